@@ -17,7 +17,8 @@ enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g, enum r
 	if (!bias)
 		return RLX_OK;
 	if (bias->dtype != dtype || rlx_type_count(bias) != (int64_t)g->n)
-		return rlx_lower_unsupported(lo, "the bias is not of the dtype that is added, one for each column");
+		return rlx_lower_unsupported(lo, "the bias has another dtype than is added, or "
+						 "not one for each column");
 	rlx_lower_ref_in(lo, &g->bias, 2, 0);
 	return lo->status;
 }

@@ -93,7 +93,7 @@ struct round_it {
 	template <class T> DEV float operator()(T x) const { return rounded(x); }
 };
 
-RLX_G_KERNEL(gemv, struct rlx_k_gemm, 256)
+RLX_G_KERNEL_PDL(gemv, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM]);
 

@@ -124,7 +124,7 @@ static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, st
 }
 
 #ifdef RLX_KERNEL_gemv_f32
-RLX_G_KERNEL(gemv_f32, struct rlx_k_gemm, 256)
+RLX_G_KERNEL_PDL(gemv_f32, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM]);
 

@@ -116,7 +116,7 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	bool cols = a->b_form == RLX_B_COLS;
 	uint32_t size = rlx_g_gemm_size(a->b_num);
 	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0;
-	int64_t lanes = rlx_g_gemv_lanes(a), at_once = lanes * 16 / size;
+	int64_t lanes = rlx_g_gemv_lanes(a), once = lanes / 8;
 
 	(void)l;
 	t->rate = RLX_G_RATE_fma_f32;
@@ -124,17 +124,18 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
 	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
 	if (cols) {
-		t->steps = (double)(rlx_g_ceil((int64_t)a->k, at_once) * (wide ? 1 : lanes / 8));
-		t->step_ns = !wide ? 600 : a->m > 4 ? 450 : 300;
+		t->steps = (double)rlx_g_ceil((int64_t)a->k, lanes * 16 / size);
+		t->step_ns = !wide ? 600 * (double)once : a->m > 4 ? 450 : 300;
+		t->resident = 2;
 	} else {	/* eight shares of k */
 		t->steps = (double)rlx_g_ceil((int64_t)a->k, 8);
 		t->step_ns = rlx_g_gemm_wide(a, size) ? 80 : 120;
 	}
-	t->begin_ns = size == 4 ? 0 : 600;
+	t->begin_ns = cols && size == 2 ? 600 : 0;
 	t->end_ns = 200;
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->in_flight = cols ? 256 * 16 * (double)(wide ? lanes / 8 * (a->m > 4 ? 1 : 2) : 1) :
-			      256 * 2 * size;
+	t->in_flight = !cols ? 256 * 2 * size :
+		       256 * 16 * (double)(wide ? once * (a->m > 4 ? 1 : 2) : 1);
 }
 
 static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
