@@ -2,7 +2,7 @@
 /*
  * Launches of GEMMs of f32: which kernel, in which tiles; a part of launch.h.
  *
- * GEMV (M up to 8), small M (up to 256 rows, tiles of 8 to 32), tiles of 64 or 128 (gemm_tiled.h),
+ * GEMV (M up to 8), small tiles of 8 to 32 rows, tiles of 64 or 128 (gemm_tiled.h),
  * whose k several blocks may share out (split-K), and, if the precision policy allows, TF32 by
  * MMA, of which small M has no need: the least time is taken (cost.h).
  * Of tiles a multiprocessor has two at a time: a step of k takes one of them nearly as long as
@@ -35,8 +35,7 @@ static inline const char *rlx_g_small_m_f32_why_not(const void *args,
 	(void)l;
 	if (a->b_form == RLX_B_PACKED || a->trans_a)
 		return "a is transposed, or b packed";
-	return a->m > 256 ? "M is over 256" :
-	       a->k > most || a->n > most ? "K or N is over 2^30" : NULL;
+	return a->m > most || a->k > most || a->n > most ? "a size is over 2^30" : NULL;
 }
 
 /* In tiles @t, by warps that split k (split-K), @most of them. */

@@ -453,7 +453,7 @@ TEST(gemm_tf32)
 	one_gemm(&wide, 48 * 128 - 5, 129, 33, &seed);
 }
 
-enum { XM = 300, XK = 96, XN = 40 };	/* of a product in a program */
+enum { XM = 448, XK = 96, XN = 320 };	/* of a product in a program */
 
 /* y = x w, of types @t, in @precision; runs are to give the same bits. */
 static void program_of(enum rlx_precision precision, const struct rlx_type t[2], const void *x,
