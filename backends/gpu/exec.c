@@ -9,7 +9,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "kernels/gpu/gemm_result.h"
 #include "rlx/arena.h"
+
+_Static_assert(GPU_MOST_MAPPED == RLX_G_MOST_MAPPED, "GEMMs know which results are mapped");
 
 /* ---- what one session needs ---- */
 

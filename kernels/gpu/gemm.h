@@ -129,14 +129,18 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 		c[row * g.ldc + col] = put(value(g, col, sum, adds(g, row, col, get)));
 	}
 
-	/* Of four sums side by side, of which @left have a place: none waits for another. */
-	template <class GET, class PUT>
-	DEV void finish_four(const struct rlx_k_gemm &g, size_t row, size_t col, const T *sum,
-			     int left, GET get, PUT put) const
+	/* May four elements side by side be written at once? */
+	DEV bool is_wide(const struct rlx_k_gemm &g) const
 	{
-		struct alignas(4 * sizeof(TC)) four { TC v[4]; } y;
+		return ((uint64_t)c | g.ldc * sizeof(TC)) % (4 * sizeof(TC)) == 0;
+	}
+
+	/* What becomes of four sums side by side, of which @left have a place: none waits. */
+	template <class GET>
+	DEV void four_values(const struct rlx_k_gemm &g, size_t row, size_t col, const T *sum,
+			     int left, GET get, T *v) const
+	{
 		struct added x[4];
-		T v[4];
 
 #pragma unroll
 		for (int j = 0; j < 4; j++)
@@ -148,10 +152,19 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 #pragma unroll
 			for (int j = 0; j < 4; j++)
 				v[j] = gemm_act(g.act, g, v[j]);
+	}
+
+	/* Values side by side into their places, @left of them, if these are @wide all at once. */
+	template <class PUT>
+	DEV void put_four(const struct rlx_k_gemm &g, size_t row, size_t col, const T *v, int left,
+			  bool wide, PUT put) const
+	{
+		struct alignas(4 * sizeof(TC)) four { TC v[4]; } y;
+
 #pragma unroll
 		for (int j = 0; j < 4; j++)
 			y.v[j] = put(v[j]);
-		if (left == 4 && ((uint64_t)c | g.ldc * sizeof(TC)) % sizeof(y) == 0) {
+		if (left == 4 && wide) {
 			*(struct four *)(c + row * g.ldc + col) = y;
 			return;
 		}

@@ -160,6 +160,8 @@ struct ending : ends {
 		}
 	}
 
+	DEV bool apart(void) const { return false; }
+	DEV void write(size_t row, size_t col, int x) const {}
 	DEV void end(size_t row, size_t col, const int *at, const int *sum, int left) const
 	{
 #pragma unroll 1

@@ -58,6 +58,7 @@ static DEV inline float get(type_c x) { return to_f32(x); }
 static DEV inline type_c put(float x) { return from_f32<type_c>(x); }
 
 #include "kernels/gpu/gemm_mma_tile.h"
+#include "kernels/gpu/gemm_result.h"
 #include "kernels/gpu/expert_rows.h"
 
 /* Of the sums of a tile. */
@@ -80,9 +81,22 @@ struct ending : operands {
 #endif
 	}
 	DEV void sum_up(float *smem) {}
-	DEV void end(size_t row, size_t col, const int *at, const float *sum, int left) const
+	/* Results that the bus would take one by one go back, to be written side by side. */
+	DEV bool apart(void) const { return rlx_g_gemm_scatters(&g, sizeof(type_c)); }
+	DEV void end(size_t row, size_t col, const int *at, float *sum, int left) const
 	{
-		finish_four(g, list ? (size_t)list[row] : row, col, sum, left, get, put);
+		float v[4];
+
+		row = list ? (size_t)list[row] : row;
+		four_values(g, row, col, sum, left, get, v);
+		if (apart())
+			memcpy(sum, v, sizeof(v));
+		else
+			put_four(g, row, col, v, left, is_wide(g), put);
+	}
+	DEV void write(size_t row, size_t col, float x) const
+	{
+		c[(list ? (size_t)list[row] : row) * g.ldc + col] = put(x);
 	}
 };
 
@@ -157,7 +171,10 @@ RLX_G_KERNEL(gemm_mma, struct rlx_k_gemm, THREADS)
 	int64_t down = tiles_down(a, env), each = tiles_of(a, down);
 	int64_t tiles = each * (int64_t)rlx_k_gemm_batches(&a);
 
-	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
-		product(a, (elem *)shared, down, t % each, ending(a, env, t / each, 0));
+	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+		int64_t tile, batch = divide(t, each, &tile);
+
+		product(a, (elem *)shared, down, tile, ending(a, env, batch, 0));
+	}
 }
 #endif

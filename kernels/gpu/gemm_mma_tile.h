@@ -25,6 +25,7 @@
  *	sum_up(smem)	after the last of them; smem: WM + WN words of the warp
  *	end(row, col, at, sum, left)	what becomes of four sums of a row, of which @left have a
  *				place in it; at: row and column in the warp's part
+ *	apart()			end() puts results where the sums were, for write(row, col, x)
  */
 #ifndef RLX_G_GEMM_MMA_TILE_H
 #define RLX_G_GEMM_MMA_TILE_H
@@ -52,6 +53,7 @@ enum {
 	A_ELEMS = GEMM_MMA_TILE_BYTES(sizeof(elem), BM, A_TRANS) / sizeof(elem),
 	STAGE = A_ELEMS + GEMM_MMA_TILE_BYTES(sizeof(elem), BN, B_TRANS) / sizeof(elem),
 	LDR = WN + 4, SMEM = MMA_M * LDR + WM + WN,	/* words at a warp's end */
+	PUT_LATE = BM < 128,	/* registers hold a step that comes, beside the sums */
 };
 
 template <class A, class B> struct same_type { enum { yes = 0 }; };
@@ -196,30 +198,39 @@ struct work {
 	int64_t		row, col;
 };
 
-/* Lines that are copied are under way while those that are shifted are waited for. */
-static DEV inline void load_step(elem *stage, const struct work &w, int64_t at)
-{
+/*
+ * A step of k on its way to a stage. Lines that are copied come by themselves; those that are
+ * shifted are waited for when they are put there.
+ */
+struct step_load {
 	enum { ROWS_A = A_TRANS ? DEPTH : BM, COLS_A = A_TRANS ? BM : DEPTH,
 	       ROWS_B = B_TRANS ? DEPTH : BN, COLS_B = B_TRANS ? BN : DEPTH };
-	int64_t ra = A_TRANS ? at : w.row, ca = A_TRANS ? w.row : at;
-	int64_t rb = B_TRANS ? at : w.col, cb = B_TRANS ? w.col : at;
-	bool shift_a = is_shifted(w.a), shift_b = is_shifted(w.b);
-	shifted_tile<ROWS_A, COLS_A, LDA> sa;
-	shifted_tile<ROWS_B, COLS_B, LDB> sb;
+	shifted_tile<ROWS_A, COLS_A, LDA>	a;
+	shifted_tile<ROWS_B, COLS_B, LDB>	b;
 
-	if (shift_a)
-		sa.fetch(w.a, ra, ca);
-	else
-		load_tile<ROWS_A, COLS_A, LDA>(stage, w.a, ra, ca);
-	if (shift_b)
-		sb.fetch(w.b, rb, cb);
-	else
-		load_tile<ROWS_B, COLS_B, LDB>(stage + A_ELEMS, w.b, rb, cb);
-	if (shift_a)
-		sa.put(stage);
-	if (shift_b)
-		sb.put(stage + A_ELEMS);
-}
+	DEV void begin(elem *stage, const struct work &w, int64_t at)
+	{
+		int64_t ra = A_TRANS ? at : w.row, ca = A_TRANS ? w.row : at;
+		int64_t rb = B_TRANS ? at : w.col, cb = B_TRANS ? w.col : at;
+
+		if (is_shifted(w.a))
+			a.fetch(w.a, ra, ca);
+		else
+			load_tile<ROWS_A, COLS_A, LDA>(stage, w.a, ra, ca);
+		if (is_shifted(w.b))
+			b.fetch(w.b, rb, cb);
+		else
+			load_tile<ROWS_B, COLS_B, LDB>(stage + A_ELEMS, w.b, rb, cb);
+	}
+
+	DEV void end(elem *stage, const struct work &w)
+	{
+		if (is_shifted(w.a))
+			a.put(stage);
+		if (is_shifted(w.b))
+			b.put(stage + A_ELEMS);
+	}
+};
 
 /* The warp's columns of b, from k on. */
 static DEV inline void load_b(uint32_t (*fb)[MMA_B], const elem *bs, int k, int wn)
@@ -294,6 +305,16 @@ static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
 					smem + e / WN * LDR + e % WN, left < 4 ? (int)left : 4);
 		}
 		warp_sync();
+		if (!end.apart())
+			continue;
+#pragma unroll (TM == 1 ? 4 : 1)
+		for (int e = lane_id(); e < MMA_M * WN; e += WARP) {
+			int64_t r = row + i * MMA_M + e / WN, n = col + e % WN;
+
+			if (r < (int64_t)a.m && n < (int64_t)a.n)
+				end.write((size_t)r, (size_t)n, smem[e / WN * LDR + e % WN]);
+		}
+		warp_sync();
 	}
 }
 
@@ -343,11 +364,18 @@ static DEV inline void product(const struct rlx_k_gemm &a, elem *shared, int64_t
 			__syncthreads();
 		}
 		/* into the stage that everybody has left behind at the barrier */
+		elem *to = shared + next % STAGES * STAGE;
+		struct step_load load;
+
 		if (next < steps)
-			load_step(shared + next % STAGES * STAGE, w, (int64_t)next * DEPTH);
+			load.begin(to, w, (int64_t)next * DEPTH);
 		copy_commit();
+		if (!PUT_LATE && next < steps)
+			load.end(to, w);
 		if (s >= 0)
 			multiply(c, shared + s % STAGES * STAGE, end);
+		if (PUT_LATE && next < steps)
+			load.end(to, w);
 	}
 	copy_wait<0>();
 	__syncthreads();

@@ -18,6 +18,7 @@
 
 #include "kernels/gpu/gemm_grouped.h"
 #include "kernels/gpu/gemm_repack.h"
+#include "kernels/gpu/gemm_result.h"
 #include "kernels/gpu/gemm_tile.h"
 #include "kernels/gpu/launch.h"
 
@@ -299,6 +300,8 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
+	if (rlx_g_gemm_scatters(a, rlx_g_gemm_size(a->c_num)))
+		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = 1;
 	rlx_g_gemm_repack_cost(a, p->GEMM_REPACK, t);
@@ -480,13 +483,14 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	if (half && a->a_num != a->b_num)	/* converted, by elements */
 		t->step_ns = 1500;
 	else if (half)
-		t->step_ns = odd % 16 == 0 ? 300 : odd % 8 == 0 ? 400 : 800;
+		t->step_ns = odd % 16 == 0 ? 300 : odd % 8 == 0 ? 400 : 1100;
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
 	t->begin_ns = half ? 600 : 0;
 	/* a large tile waits for each of the pieces that it adds to */
 	t->end_ns = (edge > 32 ? 300 : 100) +
-		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17);
+		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17) *
+			    (half && a->ldc % 4 ? 2 : 1);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = edge > 64 ? 2 : edge > 32 ? 4 : 8;
 }

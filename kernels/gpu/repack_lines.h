@@ -15,15 +15,21 @@
 #include "kernels/gpu/dialect.h"
 #include "kernels/gpu/gemm_repack.h"
 
-enum { RP_AHEAD = 4 };
+enum { RP_AHEAD = 4, RP_APART = 16 };
 
 /* Two pieces of 16 bytes, side by side in memory. */
 struct rp_pair {
 	uint32_t	w[8];
 
-	/* From byte @by on, an even number below 16. */
+	/* From byte @by on, an even number below 16, or from words together. */
 	DEV void shift(int by)
 	{
+		if (by == RP_APART) {
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				w[i] = w[2 * i] | w[2 * i + 1] << 16;
+			return;
+		}
 #pragma unroll
 		for (int i = 0; i < 6; i++)
 			w[i] = by & 8 ? w[i + 2] : w[i];
@@ -43,23 +49,25 @@ struct rp_pair {
 			w[i] = 2 * i + 1 < n ? w[i] : 2 * i < n ? w[i] & 0xffff : 0;
 	}
 
-	/* @n elements from @at on, between @first and @end, and at which byte they begin here. */
+	/*
+	 * @n elements from @at on, between @first and @end, and at which byte they begin here;
+	 * RP_APART: each is a word.
+	 */
 	DEV int load(const uint16_t *at, int n, const uint16_t *first, const uint16_t *end)
 	{
 		int by = (int)((uint64_t)at & 15);
 		const uint16_t *from = at - by / 2;
-		uint16_t v[8] = {};
 
 		if (from >= first && from + 16 <= end) {
 			load_words(w, from, true);
 			load_words(w + 4, from + 8, by);
 			return by;
 		}
+		/* nothing is made of them here, lest that wait for each piece in turn */
+#pragma unroll
 		for (int i = 0; i < 8; i++)
-			if (i < n)
-				v[i] = at[i];
-		memcpy(w, v, sizeof(v));
-		return 0;
+			w[i] = load_short(at + i, i < n);
+		return RP_APART;
 	}
 };
 

@@ -115,6 +115,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	struct rlx_k_gemm *dev = &all.g;
 	static uint32_t zeros[RLX_G_ZEROS];
 	struct rlx_g_env env = { 0 };
+	uint64_t place;
 	size_t na, nb, nc;
 
 	a.b_form = form / 2 ? RLX_B_COLS : RLX_B_ROWS;
@@ -159,6 +160,11 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	dev->a = begins_at(&d.a, na, off[0], t->ta);
 	dev->b = begins_at(&d.b, nb, off[1], t->tb);
 	dev->c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
+	place = (uint64_t)(uintptr_t)dev->c;
+	if (kc_pick(seed, 0, 1)) {	/* a buffer that a run binds */
+		env.table = dev_of(&place, sizeof(place));
+		dev->c = (void *)(uintptr_t)RLX_G_INDIRECT;
+	}
 	dev->residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_dtype)t->tc)) : NULL;
 	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_dtype)
 								bias_type(t, &a))) : NULL;
@@ -169,7 +175,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	dev_read(zeros, env.zeros, sizeof(zeros));
 	for (size_t i = 0; i < RLX_G_ZEROS; i++)
 		CHECK_EQ(zeros[i], 0);
-	dev_read(d.c, dev->c, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
+	dev_read(d.c, (void *)(uintptr_t)place, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
 	for (size_t b = 0; b < batch; b++)
 		for (size_t i = 0; i < m; i++)
 			for (size_t j = 0; j < n; j++)
