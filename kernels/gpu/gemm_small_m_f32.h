@@ -298,6 +298,8 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 	      *mine = smem + warp_id() * SMALL_F32_ROWS * SMALL_F32_LD;
 	int e = (int)threadIdx.x, at;
 	operands::added add = {};
+	if (row >= live_rows(env, (int64_t)g.m))
+		return;
 	auto there = [&](int i) {	/* that element of the tile */
 		return i < SMALL_F32_ROWS * SMALL_F32_COLS && row + i / SMALL_F32_COLS < (int)g.m &&
 		       col + i % SMALL_F32_COLS < (int)g.n;
