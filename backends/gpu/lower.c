@@ -316,7 +316,9 @@ bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k)
 {
 	enum rlx_place_kind kind = lo->plan->val[lo->st->in[k]].place.kind;
 
-	return kind == RLX_PLACE_CONST || kind == RLX_PLACE_PARAM;
+	/* What stands for it is the work of a launch ahead. */
+	return (kind == RLX_PLACE_CONST || kind == RLX_PLACE_PARAM) &&
+	       (k >= RLX_LOWER_REPLACED || !lo->replaced[k]);
 }
 
 bool gpu_in_place(const struct rlx_lower *lo)
