@@ -464,7 +464,7 @@ static bool is_pad_lane(const struct sides *s, unsigned int k, int64_t i)
 	const struct rlx_op_fused_conv *a = (const void *)n->args;
 	const struct rlx_type *y = &n->out[0];
 
-	if (s->c->n_node > 1 || k || n->def->index != RLX_OP_fused_conv || !a->block)
+	if (s->c->n_node > 1 || k || n->def->index != RLX_OP_fused_conv || !a->block || a->plain_y)
 		return false;
 	i = i / shape_span(y, 2, 5) % y->dim[1] * y->dim[4] + i % y->dim[4];
 	return i >= fuzz_type(s->c, n->in[1])->dim[0];

@@ -84,7 +84,8 @@ bool fuzz_is_stepped(const struct rlx_op_def *d)
 		RLX_OP_mod, RLX_OP_fmod, RLX_OP_round, RLX_OP_floor, RLX_OP_ceil, RLX_OP_trunc,
 		RLX_OP_sign, RLX_OP_eq, RLX_OP_ne, RLX_OP_lt, RLX_OP_le, RLX_OP_gt, RLX_OP_ge,
 		RLX_OP_is_inf, RLX_OP_is_nan, RLX_OP_cast, RLX_OP_topk, RLX_OP_sort,
-		RLX_OP_fake_quantize, RLX_OP_grid_sample, RLX_OP_roi_align, RLX_OP_compress,
+		RLX_OP_fake_quantize, RLX_OP_fake_quantize_lsq, RLX_OP_grid_sample,
+		RLX_OP_roi_align, RLX_OP_compress, RLX_OP_knn,
 		RLX_OP_pool, RLX_OP_det, RLX_OP_unique,
 		/* of repeated elements their results are roundings alone */
 		RLX_OP_layer_norm, RLX_OP_group_norm, RLX_OP_layer_norm_2d,
@@ -487,9 +488,9 @@ static uint32_t finite_from(const struct rlx_op_def *d)
 static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 {
 	switch (d->index) {
-	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_dynamic_quantize:
-	case RLX_OP_qmatmul: case RLX_OP_qconv: case RLX_OP_slogdet: case RLX_OP_qr:
-	case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
+	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_fake_quantize_lsq:
+	case RLX_OP_dynamic_quantize: case RLX_OP_qmatmul: case RLX_OP_qconv:
+	case RLX_OP_slogdet: case RLX_OP_qr: case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
 		return draw == FUZZ_COARSE || draw == FUZZ_ALIKE;
 	}
 	return false;
