@@ -381,12 +381,21 @@ static uint32_t num_type(enum rlx_k_num n)
 	return n == RLX_NUM_BF16 ? RLX_BF16 : n == RLX_NUM_F16 ? RLX_F16 : RLX_F32;
 }
 
-enum { GEMM_COLS = 4, GEMM_ROWS = 16 };
+enum { GEMM_COLS = 4, GEMM_ROWS = 16, GEMM_DEPTH = 4 };
+
+static uint64_t gemm_groups(const struct rlx_k_gemm *g, const struct vk_launch *l, uint64_t rows,
+			    uint64_t cols)
+{
+	const uint64_t wide = cols * l->subgroup;
+
+	return (g->m + rows - 1) / rows * ((g->n + wide - 1) / wide) * rlx_k_gemm_batches(g);
+}
 
 static void launch_gemm(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_gemm *g = args;
-	uint64_t wide, rows = 1;
+	uint64_t cols = g->n > 2 * (uint64_t)l->subgroup ? GEMM_COLS : g->n > l->subgroup ? 2 : 1;
+	uint64_t rows = 1;
 
 	if (g->k > UINT32_MAX || g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
 	    g->b_num > RLX_NUM_F16) {
@@ -400,14 +409,16 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	param(l, g->trans_a);
 	param(l, g->b_form == RLX_B_COLS);
 	param(l, g->act);
-	param(l, g->n > 2 * (uint64_t)l->subgroup ? GEMM_COLS :
-		 g->n > l->subgroup ? 2 : 1);
 	while (rows < g->m && rows < GEMM_ROWS && rows < 2 * (uint64_t)l->subgroup)
 		rows *= 2;
+	while (cols > 1 && gemm_groups(g, l, rows, cols) < l->units)
+		cols /= 2;
+	while (rows > 4 && gemm_groups(g, l, rows, cols) < l->units)
+		rows /= 2;
+	param(l, (uint32_t)cols);
 	param(l, (uint32_t)rows);
-	wide = l->spec[7] * (uint64_t)l->subgroup;
-	each_group(l, (g->m + rows - 1) / rows * ((g->n + wide - 1) / wide) *
-		      rlx_k_gemm_batches(g));
+	param(l, l->units ? GEMM_DEPTH : 1);
+	each_group(l, gemm_groups(g, l, rows, cols));
 }
 
 /* Of doubles and integers; the numbers are dtypes. */

@@ -92,9 +92,17 @@ enum rlx_status vk_call_kernel(struct rlx_lower *lo, const struct vk_kernel *k, 
 	return RLX_OK;
 }
 
+/* Of a GPU, or a guess; 0: a processor, which has one queue for all. */
+static uint32_t units_of(const struct vk_physical *is)
+{
+	return is->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 0 : is->units ? is->units : 64;
+}
+
 static enum rlx_status call_launch(struct rlx_lower *lo, vk_launch_fn *how)
 {
-	struct vk_launch l = { .can = true, .subgroup = device_of(lo)->is->subgroup };
+	const struct vk_physical *is = device_of(lo)->is;
+	struct vk_launch l = { .can = true, .subgroup = is->subgroup,
+			       .units = units_of(is) };
 	struct vk_kernel k;
 
 	if (lo->status)

@@ -265,6 +265,7 @@ struct vk_launch {
 	uint32_t	 spec[VK_MOST_SPEC], n_spec;
 	uint64_t	 groups;
 	uint32_t	 subgroup;	/* the device's */
+	uint32_t	 units;		/* a GPU's, or a guess; 0: it is a processor */
 	bool		 can;
 	const char	*why;
 };

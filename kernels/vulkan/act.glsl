@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Activations that follow a sum: enum rlx_act. */
+/*
+ * Activations that follow a sum: enum rlx_act. Which one is the kernel's parameter ACT, before
+ * this; as an argument drivers would have all of them wherever the function is called.
+ */
 const uint ACT_RELU = 1, ACT_GELU = 2, ACT_GELU_TANH = 3, ACT_SILU = 4, ACT_SIGMOID = 5,
 	   ACT_TANH = 6, ACT_HARD_SWISH = 7, ACT_HARD_SIGMOID = 8, ACT_CLIP = 9;
 
 float clip01(const in float x) { return min_nan(max_nan(x, 0.0), 1.0); }
 
-float activate(const in uint act, const in float x, const in float lo, const in float hi)
+float activate(const in float x, const in float lo, const in float hi)
 {
-	switch (act) {
+	switch (ACT) {
 	case ACT_RELU:
 		return max_nan(x, 0.0);
 	case ACT_GELU:

@@ -8,12 +8,13 @@
 #extension GL_GOOGLE_include_directive : require
 #include "lib.glsl"
 #include "math.glsl"
-#include "act.glsl"
 #include "args.glsl"
+
+layout(constant_id = 3) const uint ACT = 0;
+#include "act.glsl"
 
 layout(constant_id = 1) const uint TYPE = 2;
 layout(constant_id = 2) const uint BIAS_TYPE = 2;
-layout(constant_id = 3) const uint ACT = 0;
 layout(constant_id = 4) const bool TRANSPOSED = false;
 layout(constant_id = 5) const uint CHANNELS = 4;	/* that divide those of a group */
 
@@ -83,7 +84,7 @@ void main()
 			if (a.res != 0)
 				v += load_real(TYPE, a.res, n * a.res_n + out_at);
 			store_real(TYPE, a.y, n * a.y_n + out_at,
-				   activate(ACT, v, a.act_a, a.act_b));
+				   activate(v, a.act_a, a.act_b));
 		}
 	}
 }

@@ -6,7 +6,8 @@
  * Algorithm: a group is a subgroup and has a tile of ROWS rows by COLS columns a lane. Lanes
  * load an element of A each, or two, which all get by a broadcast; each lane loads its elements
  * of B. No shared memory and no barrier, which CPU devices are slow at. Loads and the addresses
- * of loads are what it takes there, so tiles are larger than registers.
+ * of loads are what it takes there, so tiles are larger than registers. What a GPU waits for is
+ * memory: it has smaller tiles, so that all of it is busy, and loads DEPTH elements ahead.
  * Limits: rows and columns beyond the matrix are computed from the last one and not written.
  */
 #version 460
@@ -14,18 +15,20 @@
 #extension GL_KHR_shader_subgroup_ballot : require
 #include "lib.glsl"
 #include "math.glsl"
-#include "act.glsl"
 #include "args.glsl"
+
+layout(constant_id = 6) const uint ACT = 0;
+#include "act.glsl"
 
 layout(constant_id = 1) const uint A_TYPE = 2;
 layout(constant_id = 2) const uint B_TYPE = 2;
 layout(constant_id = 3) const uint C_TYPE = 2;
 layout(constant_id = 4) const bool TRANS_A = false;
 layout(constant_id = 5) const bool TRANS_B = false;
-layout(constant_id = 6) const uint ACT = 0;
 layout(constant_id = 7) const uint COLS = 4;	/* at most 4 */
 
 layout(constant_id = 8) const uint ROWS = 8;	/* at most twice what a subgroup is */
+layout(constant_id = 9) const uint DEPTH = 1;	/* elements of K whose loads are begun together */
 
 /* By its address, which goes along: what works one out takes longer than the load. */
 float load_at(const in uint type, const in uint64_t p)
@@ -67,26 +70,31 @@ void main()
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint c = 0; c < COLS; c++)
 				acc[r][c] = 0.0;
-		for (uint k = 0; k < uint(g.k); k++) {
-			float x[2], y[4];
+		for (uint k = 0; k < uint(g.k); k += DEPTH) {
+			float x[DEPTH][2], y[DEPTH][4];
 
-			x[0] = load_at(A_TYPE, at[0]);
-			at[0] += ka;
-			if (ROWS > THREADS) {
-				x[1] = load_at(A_TYPE, at[1]);
-				at[1] += ka;
-			}
-			[[unroll]] for (uint c = 0; c < COLS; c++) {
-				y[c] = load_at(B_TYPE, bt[c]);
-				bt[c] += kb;
-			}
-			[[unroll]] for (uint r = 0; r < ROWS; r++) {
-				const float xr = subgroupBroadcast(r < THREADS ? x[0] : x[1],
-								   r % THREADS);
+			[[unroll]] for (uint d = 0; d < DEPTH; d++) {
+				const bool in_k = d == 0 || k + d < uint(g.k);
 
-				[[unroll]] for (uint c = 0; c < COLS; c++)
-					acc[r][c] = fma(xr, y[c], acc[r][c]);
+				x[d][0] = in_k ? load_at(A_TYPE, at[0]) : 0.0;
+				at[0] += ka;
+				if (ROWS > THREADS) {
+					x[d][1] = in_k ? load_at(A_TYPE, at[1]) : 0.0;
+					at[1] += ka;
+				}
+				[[unroll]] for (uint c = 0; c < COLS; c++) {
+					y[d][c] = in_k ? load_at(B_TYPE, bt[c]) : 0.0;
+					bt[c] += kb;
+				}
 			}
+			[[unroll]] for (uint d = 0; d < DEPTH; d++)
+				[[unroll]] for (uint r = 0; r < ROWS; r++) {
+					const float xr = subgroupBroadcast(
+						r < THREADS ? x[d][0] : x[d][1], r % THREADS);
+
+					[[unroll]] for (uint c = 0; c < COLS; c++)
+						acc[r][c] = fma(xr, y[d][c], acc[r][c]);
+				}
 		}
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint c = 0; c < COLS; c++) {
@@ -104,7 +112,7 @@ void main()
 						b0 * g.r_step[0] + b1 * g.r_step[1] + i * g.ldr + j);
 				store_real(C_TYPE, g.c,
 					   b0 * g.c_step[0] + b1 * g.c_step[1] + i * g.ldc + j,
-					   activate(ACT, v, lo, hi));
+					   activate(v, lo, hi));
 			}
 	}
 }
