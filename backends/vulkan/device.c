@@ -113,9 +113,14 @@ static VkResult make_device(struct vk_device *d)
 	VkPhysicalDeviceSubgroupSizeControlFeatures size = {
 		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
 		.subgroupSizeControl = VK_TRUE, .computeFullSubgroups = VK_TRUE };
+	struct vk_bfloat16_features bfloat16 = { VK_BFLOAT16_FEATURES, &size, .on = VK_TRUE,
+						 .coopmat = VK_TRUE };
+	struct vk_coopmat_features coopmat = { VK_COOPMAT_FEATURES,
+		p->has.coopmat_bf16 ? (void *)&bfloat16 : &size, .on = VK_TRUE };
 	VkPhysicalDeviceVulkan12Features v12 = {
 		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-		p->has.subgroup_size ? &size : NULL,
+		p->has.coopmat ? (void *)&coopmat : p->has.subgroup_size ? &size : NULL,
+		.shaderFloat16 = p->has.coopmat, .vulkanMemoryModel = p->has.coopmat,
 		.bufferDeviceAddress = VK_TRUE, .timelineSemaphore = VK_TRUE,
 		.scalarBlockLayout = VK_TRUE, .storageBuffer8BitAccess = VK_TRUE,
 		.shaderInt8 = VK_TRUE };
@@ -125,13 +130,17 @@ static VkResult make_device(struct vk_device *d)
 	const VkPhysicalDeviceFeatures2 f = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v11,
 		.features = { .shaderInt64 = VK_TRUE, .shaderInt16 = VK_TRUE,
 			      .shaderFloat64 = VK_TRUE } };
-	const char *ext[2];
+	const char *ext[4];
 	uint32_t n = 0;
 	VkResult r;
 
 	ext[n++] = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
 	if (p->has.subgroup_size)
 		ext[n++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+	if (p->has.coopmat)
+		ext[n++] = VK_COOPMAT;
+	if (p->has.coopmat_bf16)
+		ext[n++] = VK_BFLOAT16;
 
 	const VkDeviceCreateInfo how = {
 		.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &f,

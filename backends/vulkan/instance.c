@@ -80,6 +80,24 @@ static const char *missing_feature(const struct vk_driver *d, VkPhysicalDevice p
 	return name ? name : LACKS(&v12, wanted12);
 }
 
+/* Extensions are not all: fragments of this size and type, in subgroups as kernels' are. */
+static void find_coopmat(const struct vk_driver *d, struct vk_physical *p)
+{
+	struct vk_bfloat16_features b = { .type = VK_BFLOAT16_FEATURES };
+	VkPhysicalDeviceVulkan12Features v12 = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+		p->has.coopmat_bf16 ? &b : NULL };
+	VkPhysicalDeviceFeatures2 base = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v12 };
+	bool f16 = false, bf16 = false;
+
+	d->api.GetPhysicalDeviceFeatures2(p->pd, &base);
+	if (p->has.coopmat && p->has.subgroup_size && p->subgroup == 32 && v12.shaderFloat16 &&
+	    v12.vulkanMemoryModel && p->props.limits.maxComputeSharedMemorySize >= 40960)
+		vk_coopmat_find(d, p->pd, &f16, &bf16);
+	p->has.coopmat = f16;
+	p->has.coopmat_bf16 = f16 && bf16 && b.on && b.coopmat;
+}
+
 static void read_extensions(const struct vk_driver *d, struct vk_physical *p)
 {
 	VkExtensionProperties ext[512];
@@ -91,6 +109,8 @@ static void read_extensions(const struct vk_driver *d, struct vk_physical *p)
 		const char *s = ext[i].extensionName;
 
 		p->has.external_host |= !strcmp(s, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+		p->has.coopmat |= !strcmp(s, VK_COOPMAT);
+		p->has.coopmat_bf16 |= !strcmp(s, VK_BFLOAT16);
 		p->has.pci |= !strcmp(s, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
 		p->has.sm_count |= !strcmp(s, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
 		p->has.subgroup_size |=
@@ -182,6 +202,7 @@ static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 		 drv.driverInfo);
 	p->units = sms.shaderSMCount;
 	p->subgroup = sub->subgroupSize;
+	find_coopmat(d, p);
 	p->has.signed_zero[0] = floats.shaderSignedZeroInfNanPreserveFloat32;
 	p->has.signed_zero[1] = floats.shaderSignedZeroInfNanPreserveFloat64;
 	p->host_align = host.minImportedHostPointerAlignment;
@@ -233,6 +254,8 @@ static bool load_instance_api(struct vk_driver *d)
 	PFN_vkGetInstanceProcAddr get =
 		(PFN_vkGetInstanceProcAddr)dlsym(d->lib, "vkGetInstanceProcAddr");
 	bool ok = get;
+
+	d->get = get;
 
 #define GLOBAL(n)							\
 	ok = ok && (d->instance || (d->api.n = (PFN_vk##n)get(NULL, "vk" #n)));

@@ -381,6 +381,43 @@ static uint32_t num_type(enum rlx_k_num n)
 	return n == RLX_NUM_BF16 ? RLX_BF16 : n == RLX_NUM_F16 ? RLX_F16 : RLX_F32;
 }
 
+static bool whole_vectors(const size_t step[2])
+{
+	return step[0] % 8 == 0 && step[1] % 8 == 0;
+}
+
+/* Of f16 or bf16, in rows of whole vectors, and enough to fill half of a fragment. */
+static bool takes_coopmat(const struct rlx_k_gemm *g, const struct vk_launch *l)
+{
+	return (g->a_num == RLX_NUM_F16 ? l->coopmat :
+		g->a_num == RLX_NUM_BF16 && l->coopmat_bf16) && g->b_num == g->a_num &&
+	       g->c_num <= RLX_NUM_F16 && g->m >= 8 && g->n % 8 == 0 && g->k % 8 == 0 && g->k &&
+	       (!g->trans_a || g->m % 8 == 0) && g->k <= INT32_MAX &&
+	       g->lda % 8 == 0 && g->ldb % 8 == 0 && g->ldc % 8 == 0 &&
+	       whole_vectors(g->a_step) && whole_vectors(g->b_step) && whole_vectors(g->c_step);
+}
+
+/* Tiles of 128 by 128 where there is one for each unit, else of 64 by 64; four subgroups */
+static void launch_gemm_coopmat(const struct rlx_k_gemm *g, struct vk_launch *l)
+{
+	uint64_t large = (g->m + 127) / 128 * ((g->n + 127) / 128) * rlx_k_gemm_batches(g);
+	uint32_t tile = large >= l->units ? 128 : 64, i;
+
+	begin(l, "gemm_coopmat", 4 * l->subgroup);
+	param(l, num_type(g->c_num));
+	param(l, g->trans_a);
+	param(l, g->b_form == RLX_B_COLS);
+	param(l, g->act);
+	param(l, tile);
+	param(l, num_type(g->a_num));
+	param(l, tile / 2 / VK_FRAGMENT);
+	param(l, tile / 2 / VK_FRAGMENT);
+	for (i = 0; i < 3; i++)
+		param(l, VK_FRAGMENT);
+	each_group(l, (g->m + tile - 1) / tile * ((g->n + tile - 1) / tile) *
+		      rlx_k_gemm_batches(g));
+}
+
 enum { GEMM_COLS = 4, GEMM_ROWS = 16, GEMM_DEPTH = 4 };
 
 static uint64_t gemm_groups(const struct rlx_k_gemm *g, const struct vk_launch *l, uint64_t rows,
@@ -400,6 +437,10 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	if (g->k > UINT32_MAX || g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
 	    g->b_num > RLX_NUM_F16) {
 		refuse(l, "no Vulkan kernel multiplies these operands");
+		return;
+	}
+	if (takes_coopmat(g, l)) {
+		launch_gemm_coopmat(g, l);
 		return;
 	}
 	begin(l, "gemm", l->subgroup);

@@ -79,6 +79,19 @@ static uint32_t *keep_values(const struct vk_device *d, const struct vk_kernel *
 	return w;
 }
 
+/* As the device takes it. NULL: out of memory */
+static uint32_t *text_of(const struct vk_device *d, const struct vk_kernel *k, size_t *words)
+{
+	uint32_t *w, *khr;
+
+	w = keep_values(d, k, words);
+	if (!w || !vk_coopmat_is(w, *words))
+		return w;
+	khr = vk_coopmat_text(w, *words, k->spec[VK_COOPMAT_TYPE] == RLX_BF16, words);
+	rlx_free(w);
+	return khr;
+}
+
 /* The group's first constant is its size: one that is a subgroup wants subgroups to be so. */
 static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipeline *out)
 {
@@ -96,7 +109,7 @@ static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipelin
 			   .pSpecializationInfo = &spec },
 		.layout = d->layout, .basePipelineIndex = -1 };
 	size_t words = 0;
-	uint32_t *code = keep_values(d, k, &words), i;
+	uint32_t *code = text_of(d, k, &words), i;
 	VkResult r;
 
 	if (!code)

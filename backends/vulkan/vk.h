@@ -48,6 +48,7 @@ enum { VK_MOST_DEVICES = 16, VK_WHY = 224 };
 /* What a device can that not all can. */
 struct vk_has {
 	bool	external_host, pci, subgroup_size, sm_count;
+	bool	coopmat, coopmat_bf16;	/* fragments of VK_FRAGMENT in each direction */
 	bool	signed_zero[2];		/* f32, f64: kernels may ask that zeros keep signs */
 };
 
@@ -69,6 +70,7 @@ struct vk_physical {
 struct vk_driver {
 	void			*lib;
 	VkInstance		 instance;
+	PFN_vkGetInstanceProcAddr get;
 	struct vk_instance_api	 api;
 	struct vk_physical	 device[VK_MOST_DEVICES];
 	unsigned int		 devices;
@@ -254,6 +256,33 @@ void vk_pipelines_free(struct vk_device *d);
 void vk_cache_load(struct vk_device *d);
 void vk_cache_store(struct vk_device *d);
 
+/* ---- coopmat.c ---- */
+
+/* @VK_COOPMAT_TYPE: which of such a kernel's parameters is the dtype of A and B */
+enum { VK_FRAGMENT = 16, VK_COOPMAT_TYPE = 6 };
+#define VK_COOPMAT	"VK_KHR_cooperative_matrix"
+#define VK_BFLOAT16	"VK_KHR_shader_bfloat16"
+
+/* What the driver is told to switch on, which headers have since 1.3.255, and 1.4.319. */
+struct vk_coopmat_features {
+	VkStructureType	type;
+	void		*next;
+	VkBool32	on, robust;
+};
+struct vk_bfloat16_features {
+	VkStructureType	type;
+	void		*next;
+	VkBool32	on, dot, coopmat;
+};
+#define VK_COOPMAT_FEATURES	((VkStructureType)1000506000)
+#define VK_BFLOAT16_FEATURES	((VkStructureType)1000141000)
+
+/* Does the device, which has the extension, multiply such fragments of f16, bf16 into f32? */
+void vk_coopmat_find(const struct vk_driver *d, VkPhysicalDevice pd, bool *f16, bool *bf16);
+/* Is a module written for NV's extension? Then what it is for KHR's; NULL: out of memory. */
+bool vk_coopmat_is(const uint32_t *w, size_t words);
+uint32_t *vk_coopmat_text(const uint32_t *w, size_t words, bool bf16, size_t *out_words);
+
 /* ---- launches: launch.c ---- */
 
 /*
@@ -266,6 +295,7 @@ struct vk_launch {
 	uint64_t	 groups;
 	uint32_t	 subgroup;	/* the device's */
 	uint32_t	 units;		/* a GPU's, or a guess; 0: it is a processor */
+	bool		 coopmat, coopmat_bf16;	/* it has cooperative matrices of f16, bf16 */
 	bool		 can;
 	const char	*why;
 };

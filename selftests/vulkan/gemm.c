@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* Products of f16 and bf16 on a Vulkan device against sums in double. */
+/*
+ * Products of f16 and bf16 on a Vulkan device against sums in double: by cooperative matrices
+ * where the device has them and rows are whole vectors, by the plain kernel elsewhere. And the
+ * text of the former, which is rewritten when it is loaded.
+ */
 #include <math.h>
+#include <string.h>
 
+#include "backends/vulkan/vk.h"
+#include "base/alloc.h"
 #include "rlx/act.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -38,7 +45,7 @@ static struct product draw(uint64_t *seed)
 	p.act = acts[rlx_test_rand(seed) % 3];
 	p.in = rlx_test_rand(seed) & 1 ? RLX_F16 : RLX_BF16;
 	p.out = outs[rlx_test_rand(seed) % 3];
-	if (bits >> 6 & 7)	/* else rows that are no whole vectors of 8 */
+	if (bits >> 6 & 7)	/* else rows that are no whole vectors */
 		return p;
 	p.n += 3;
 	p.k += 1;
@@ -119,6 +126,57 @@ TEST(products)
 		check_product(&r, &p);
 	}
 	rig_fini(&r);
+}
+
+/* ---- the text ---- */
+
+static unsigned int count(const uint32_t *w, size_t words, uint32_t op)
+{
+	unsigned int n = 0;
+	size_t at;
+
+	for (at = 5; at < words; at += w[at] >> 16) {
+		CHECK(w[at] >> 16 && w[at] >> 16 <= words - at);
+		n += (w[at] & 0xffff) == op;
+	}
+	CHECK_EQ(at, words);
+	return n;
+}
+
+/* All of NV's instructions have become KHR's, and what these use is there before them. */
+TEST(rewritten_text)
+{
+	enum { TYPE = 4456, LOAD, STORE, MUL_ADD, NV = 5358, CONSTANT = 43,
+	       TYPE_FLOAT = 22 };
+	struct vk_kernel k;
+	uint32_t *w, i, uses = 0;
+	size_t n, at;
+
+	CHECK(vk_kernel_find("gemm", &k));
+	CHECK(!vk_coopmat_is(k.code, k.words));
+	CHECK(vk_kernel_find("gemm_coopmat", &k));
+	CHECK(vk_coopmat_is(k.code, k.words));
+	w = vk_coopmat_text(k.code, k.words, false, &n);
+	CHECK(w && !vk_coopmat_is(w, n));
+	for (i = 0; i < 4; i++) {
+		CHECK_EQ(count(w, n, NV + i), 0);
+		CHECK_EQ(count(w, n, TYPE + i), count(k.code, k.words, NV + i));
+	}
+	CHECK_EQ(count(w, n, TYPE), 3);
+	CHECK_EQ(count(w, n, CONSTANT), count(k.code, k.words, CONSTANT) + 3);
+	for (at = 5; at < n; at += w[at] >> 16)
+		if ((w[at] & 0xffff) == TYPE)	/* the ids are new, 0 to 2 in turn */
+			uses |= 1u << (w[at + 6] - k.code[3]);
+	CHECK_EQ(uses, 7);
+	CHECK_EQ(w[3], k.code[3] + 4);
+	rlx_free(w);
+	w = vk_coopmat_text(k.code, k.words, true, &n);
+	CHECK(w);
+	CHECK_EQ(count(w, n, TYPE_FLOAT), count(k.code, k.words, TYPE_FLOAT) + 1);
+	for (uses = 0, at = 5; at < n; at += w[at] >> 16)
+		uses += (w[at] & 0xffff) == TYPE && w[at + 2] == k.code[3] + 3;
+	CHECK_EQ(uses, 2);		/* A and B are of the new type */
+	rlx_free(w);
 }
 
 TEST_MAIN()
