@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Rounding to a few bits and back, for training that expects it. */
-#include "ops/emit.h"
+#include "ops/quant.h"
 
 /*
  * Shapes:	x[..], state[] or [1], with per_axis [d], d on axis -> y[..] like x; mode
@@ -83,11 +83,6 @@ static size_t fake_quantize_scratch(const struct rlx_infer *q)
 	return (size_t)(groups_of(q->args, q->in[0], &post) + 1) * sizeof(double);
 }
 
-static double q_max(const struct rlx_op_fake_quantize *a)
-{
-	return (double)((1 << (a->bits - 1)) - 1);
-}
-
 /* Ranges into r[], from the batch, the state or both. */
 static void ranges(struct rlx_eval *q, double *r, int64_t groups, int64_t post)
 {
@@ -112,7 +107,7 @@ static enum rlx_status fake_quantize_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_fake_quantize *a = q->args;
 	int64_t n = rlx_type_count(&q->in[0].type), post, groups, i;
-	double *r = q->scratch, top = q_max(a), s, v;
+	double *r = q->scratch, top = op_fake_most(a->bits), s, v;
 
 	groups = groups_of(a, &q->in[0].type, &post);
 	ranges(q, r, groups, post);
@@ -154,23 +149,7 @@ static rlx_value batch_range(struct rlx_graph *g, const struct rlx_op_fake_quant
 static rlx_value shape_state(struct rlx_graph *g, const struct rlx_op_fake_quantize *a,
 			     rlx_value state, const struct rlx_type *x)
 {
-	int64_t dim[RLX_MAX_RANK];
-	uint32_t ax = RLX_MAX_RANK, i;
-
-	if (a->per_axis)
-		op_axis(a->axis, x->rank, &ax);
-	for (i = 0; i < x->rank; i++)
-		dim[i] = i == ax ? x->dim[i] : 1;
-	return op_reshape(g, state, dim, x->rank);
-}
-
-/* max(x, c), but c where x is not a number. */
-static rlx_value at_least(struct rlx_graph *g, rlx_value x, double c)
-{
-	rlx_value least = op_const_like(g, x, c);
-
-	return rlx_emit(g, where, .cond = rlx_emit(g, gt, .a = x, .b = least), .a = x,
-			.b = least);
+	return op_quant_spread(g, state, x, a->axis, 0);
 }
 
 /* The moving range, as the batch's @r moves the state; the batch's own at first. */
@@ -190,8 +169,8 @@ static enum rlx_status fake_quantize_expand(struct rlx_expand *q)
 	struct rlx_type t = *q->out_type;
 	enum rlx_dtype acc = op_acc_type(t.dtype);
 	struct rlx_graph *g = q->g;
-	rlx_value x = op_cast(g, q->in[0], acc), r = RLX_NONE, s = RLX_NONE, v;
-	double top = q_max(a);
+	rlx_value x = op_cast(g, q->in[0], acc), r = RLX_NONE, s = RLX_NONE;
+	double top = op_fake_most(a->bits);
 
 	if (q->in[1].id)
 		s = shape_state(g, a, op_cast(g, q->in[1], acc), &t);
@@ -204,11 +183,8 @@ static enum rlx_status fake_quantize_expand(struct rlx_expand *q)
 	}
 	if (a->scale_mode == RLX_SCALE_FIXED)
 		r = s;
-	s = rlx_emit(g, div, .a = r, .b = op_const_like(g, r, top));
-	s = at_least(g, s, 1e-12);
-	v = rlx_emit(g, round, .x = rlx_emit(g, div, .a = x, .b = s));
-	v = rlx_emit(g, min, .a = at_least(g, v, -top), .b = op_const_like(g, v, top));
-	q->out[0] = op_cast(g, rlx_emit(g, mul, .a = v, .b = s), t.dtype);
+	s = op_fake_step(g, rlx_emit(g, div, .a = r, .b = op_const_like(g, r, top)));
+	q->out[0] = op_cast(g, op_fake_round(g, x, s, a->bits), t.dtype);
 	return op_done(g);
 }
 
@@ -239,7 +215,7 @@ static enum rlx_status fake_quantize_vjp(struct rlx_grad *q)
 		return RLX_OK;
 	}
 	z = range_value(q, &x);
-	z = rlx_emit(g, max, .a = z, .b = op_const_like(g, z, 1e-12 * q_max(a)));
+	z = rlx_emit(g, max, .a = z, .b = op_const_like(g, z, 1e-12 * op_fake_most(a->bits)));
 	z = rlx_emit(g, div, .a = q->in[0], .b = z);
 	if (a->ste == RLX_STE_TANH) {
 		f = rlx_emit(g, tanh, .x = z);

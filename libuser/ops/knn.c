@@ -32,7 +32,7 @@ static enum rlx_status knn_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_knn *a = q->args;
 	const struct rlx_type *x = q->in[0], *y = q->in[1] ? q->in[1] : x;
-	int64_t most = q->in[1] ? y->dim[0] : x->dim[0] - 1;
+	int64_t most = q->in[1] || !x->dim[0] ? y->dim[0] : x->dim[0] - 1;
 	enum rlx_status st = op_need_float(q, 0, false);
 
 	st = st ? st : op_need_rank(q, 0, 2, 2);
@@ -41,7 +41,6 @@ static enum rlx_status knn_infer(struct rlx_infer *q)
 		st = op_need_rank(q, 1, 2, 2);
 	if (st)
 		return st;
-	most = q->in[1] ? y->dim[0] : most < 0 ? 0 : most;
 	if (y->dtype != x->dtype)
 		return op_fail(q, RLX_ETYPE, "x and y are of one dtype");
 	if (y->dim[1] != x->dim[1])

@@ -198,3 +198,31 @@ rlx_value op_quant_spread(struct rlx_graph *g, rlx_value v, const struct rlx_typ
 	return rlx_emit(g, slice, .x = v, .axes = RLX_INTS(ax), .starts = RLX_INTS(0),
 			.ends = RLX_INTS(x->dim[ax]));
 }
+
+double op_fake_most(int32_t bits)
+{
+	return (double)((1 << (bits - 1)) - 1);
+}
+
+/* max(x, c), but c where x is not a number. */
+static rlx_value at_least(struct rlx_graph *g, rlx_value x, double c)
+{
+	rlx_value least = op_const_like(g, x, c);
+
+	return rlx_emit(g, where, .cond = rlx_emit(g, gt, .a = x, .b = least), .a = x,
+			.b = least);
+}
+
+rlx_value op_fake_step(struct rlx_graph *g, rlx_value s)
+{
+	return at_least(g, s, 1e-12);
+}
+
+rlx_value op_fake_round(struct rlx_graph *g, rlx_value x, rlx_value step, int32_t bits)
+{
+	double most = op_fake_most(bits);
+	rlx_value v = rlx_emit(g, round, .x = rlx_emit(g, div, .a = x, .b = step));
+
+	v = rlx_emit(g, min, .a = at_least(g, v, -most), .b = op_const_like(g, v, most));
+	return rlx_emit(g, mul, .a = v, .b = step);
+}

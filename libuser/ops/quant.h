@@ -48,4 +48,11 @@ rlx_value op_quant_exact(struct rlx_graph *g, rlx_value x, rlx_value zp, uint32_
 rlx_value op_quant_narrow(struct rlx_graph *g, rlx_value x, rlx_value scale, rlx_value zp,
 			  enum rlx_dtype dt);
 
+/* Of fake quantizers: the largest integer of so many bits with a sign, none of which is -2^n. */
+double op_fake_most(int32_t bits);
+/* @s as a step, at least 1e-12. */
+rlx_value op_fake_step(struct rlx_graph *g, rlx_value s);
+/* clamp(round(@x / step), -most, most) step, which broadcasts over @x; NaN is the lower end. */
+rlx_value op_fake_round(struct rlx_graph *g, rlx_value x, rlx_value step, int32_t bits);
+
 #endif

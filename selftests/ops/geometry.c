@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* Neighbours, windows as matrices, and ops of training beside them: numbers that are known. */
-#include <float.h>
 #include <stdlib.h>
 
 #include "rlx/grad.h"
@@ -215,8 +214,8 @@ EVERYWHERE(e3_labels_that_are_probabilities)
 	static const double z[] = { 0, 1.0986122886681098, 0, -INFINITY };
 	static const double p[] = { 0.5, 0.5, 1, 0 }, ones[] = { 1, 1 };
 	rlx_value v = input(r, rlx_type(RLX_F32, 2, 2), z);
-	rlx_value y = rlx_emit(r->g, soft_cross_entropy, .logits = v,
-			       .p = input(r, rlx_type(RLX_F32, 2, 2), p));
+	rlx_value y = rlx_emit(r->g, cross_entropy, .logits = v,
+			       .labels = input(r, rlx_type(RLX_F32, 2, 2), p));
 
 	rig_output(r, y);
 	gradients(r, y, ones, &v, 1);
