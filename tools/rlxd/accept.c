@@ -9,9 +9,9 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/server.h"
 
-/* On its way. */
-struct newcomer {
-	struct newcomer		*next;
+/* On its way to its loop. */
+struct accepted {
+	struct accepted		*next;
 	const struct listener	*listener;
 	int			 fd;
 };
@@ -55,7 +55,7 @@ static struct loop *least_loaded(struct loop *l)
 /* Counted in n_conn. False: there is no memory for it. */
 static bool hand_over(struct loop *to, int fd, const struct listener *s)
 {
-	struct newcomer *n = rlx_malloc(sizeof(*n)), *head = atomic_load(&to->newcomers);
+	struct accepted *n = rlx_malloc(sizeof(*n)), *head = atomic_load(&to->accepted);
 
 	if (!n)
 		return false;
@@ -64,7 +64,7 @@ static bool hand_over(struct loop *to, int fd, const struct listener *s)
 	atomic_fetch_add(&to->n_conn, 1);
 	do
 		n->next = head;
-	while (!atomic_compare_exchange_weak(&to->newcomers, &head, n));
+	while (!atomic_compare_exchange_weak(&to->accepted, &head, n));
 	loop_wake(to);
 	return true;
 }
@@ -87,9 +87,9 @@ void conn_accepted(struct loop *l, int fd, const struct listener *s)
 	conn_new(l, fd, s);
 }
 
-void accept_newcomers(struct loop *l)
+void accept_take(struct loop *l)
 {
-	struct newcomer *n = atomic_exchange(&l->newcomers, NULL), *next;
+	struct accepted *n = atomic_exchange(&l->accepted, NULL), *next;
 
 	for (; n; n = next) {
 		next = n->next;

@@ -20,6 +20,8 @@ bool openai_models(struct req *r);
 bool openai_model(struct req *r);
 bool openai_embeddings(struct req *r);
 void openai_embeddings_clean(struct req *r);
+void openai_embeddings_finish(struct req *r);
+size_t openai_embeddings_bytes(const struct req *r);
 
 bool kserve_server(struct req *r);
 bool kserve_live(struct req *r);

@@ -296,8 +296,6 @@ static bool prepare(struct req *r)
 		req_fail_memory(r, "the request");
 		return false;
 	}
-	r->finish = infer_reply;
-	r->result_bytes = infer_result_bytes;
 	if (!infer_read(r))
 		return false;
 	return r->model->embeds ? submit_encoder(r) : submit_tensors(r);

@@ -62,7 +62,7 @@ bool openai_model(struct req *r)
 	return true;
 }
 
-static void finish(struct req *r)
+void openai_embeddings_finish(struct req *r)
 {
 	struct embed *e = r->work;
 	struct obuf *o = &r->reply.body;
@@ -99,7 +99,7 @@ static void finish(struct req *r)
 	obuf_str(o, "}}");
 }
 
-static size_t result_bytes(const struct req *r)
+size_t openai_embeddings_bytes(const struct req *r)
 {
 	return r->job.n_rows * (size_t)r->model->width * sizeof(float);
 }
@@ -318,8 +318,6 @@ static bool begin(struct req *r)
 		req_fail(r, 400, "'input' is missing: a text, a list of texts, or token ids");
 		return false;
 	}
-	r->finish = finish;
-	r->result_bytes = result_bytes;
 	return begin_inputs(r, node);
 }
 

@@ -108,7 +108,7 @@ static void take_posted(struct loop *l)
 			continue;
 		}
 		if (r->unfinished)
-			r->finish(r);
+			r->route->finish(r);
 		conn_reply(r->conn);
 	}
 }
@@ -220,7 +220,7 @@ static int64_t wake_at(const struct loop *l)
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
-	if (atomic_load(&l->posted) || atomic_load(&l->newcomers) || l->ready || l->turn.n)
+	if (atomic_load(&l->posted) || atomic_load(&l->accepted) || l->ready || l->turn.n)
 		l->engine->wait(l, 0);
 	else if (is_idle(l->server))
 		wait_for_peers(l);
@@ -228,7 +228,7 @@ static void turn(struct loop *l)
 		l->engine->wait(l, wake_at(l));
 	atomic_store(&l->sleeping, false);
 	tick(l);
-	accept_newcomers(l);
+	accept_take(l);
 	if (atomic_load(&l->drain) && !l->draining)
 		start_drain(l);
 	if (l->draining && !l->engine->listens(l))
@@ -329,7 +329,7 @@ void loop_close(struct loop *l)
 
 	if (!l->server)
 		return;
-	accept_newcomers(l);
+	accept_take(l);
 	take_posted(l);
 	turn_drop(&l->turn);
 	while ((r = l->free_req)) {

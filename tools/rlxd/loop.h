@@ -163,7 +163,7 @@ struct loop {
 
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;
-	_Atomic(struct newcomer *) newcomers;	/* accepted for it by others */
+	_Atomic(struct accepted *) accepted;	/* connections, for it, by others */
 	atomic_uint		 n_conn;	/* those on their way to it included */
 	atomic_bool		 sleeping, stop, drain;
 	atomic_bool		 deaf;		/* draining, and nobody comes any more */
@@ -202,7 +202,7 @@ void conn_gone(struct conn *c);
 
 /* loop.c calls these. */
 /* Take what other loops accepted for @l. */
-void accept_newcomers(struct loop *l);
+void accept_take(struct loop *l);
 /* Counted in n_conn, @l's and the server's; what cannot be taken goes to accept_refused(). */
 void conn_new(struct loop *l, int fd, const struct listener *s);
 void accept_refused(struct loop *l, int fd, const struct listener *s);

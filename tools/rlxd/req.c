@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "tools/rlxd/api.h"
+#include "tools/rlxd/infer.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
@@ -26,7 +27,8 @@ static const struct route routes[] = {
 	{ "/v1/models/{model}", METHOD_GET, API_OPENAI, OPEN_NONE, openai_model, NULL,
 	  "/v1/models/{model}" },
 	{ "/v1/embeddings", METHOD_POST, API_OPENAI, OPEN_NONE, openai_embeddings,
-	  openai_embeddings_clean, "/v1/embeddings" },
+	  openai_embeddings_clean, "/v1/embeddings", openai_embeddings_finish,
+	  openai_embeddings_bytes },
 	{ "/v2", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_server, NULL, "/v2" },
 	{ "/v2/", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_server, NULL, "/v2" },
 	{ "/v2/health/live", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_live, NULL,
@@ -58,9 +60,10 @@ static const struct route routes[] = {
 	{ "/v2/models/{model}/versions/{version}/config", METHOD_GET, API_KSERVE, OPEN_NONE,
 	  kserve_config, NULL, "/v2/models/{model}/config" },
 	{ "/v2/models/{model}/infer", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_infer,
-	  kserve_infer_clean, "/v2/models/{model}/infer" },
+	  kserve_infer_clean, "/v2/models/{model}/infer", infer_reply, infer_result_bytes },
 	{ "/v2/models/{model}/versions/{version}/infer", METHOD_POST, API_KSERVE, OPEN_NONE,
-	  kserve_infer, kserve_infer_clean, "/v2/models/{model}/infer" },
+	  kserve_infer, kserve_infer_clean, "/v2/models/{model}/infer", infer_reply,
+	  infer_result_bytes },
 };
 
 enum { N_ROUTES = sizeof(routes) / sizeof(routes[0]) };
@@ -310,8 +313,8 @@ static void job_done(struct job *j)
 		r->reply.status = 499;
 	else if (j->err.status)
 		req_fail_err(r, &j->err);
-	else if (r->result_bytes(r) > REPLY_ON_LOOP)
-		r->finish(r);
+	else if (r->route->result_bytes(r) > REPLY_ON_LOOP)
+		r->route->finish(r);
 	else
 		r->unfinished = true;
 	loop_post(r->loop, r);

@@ -78,10 +78,7 @@ struct req {
 	atomic_bool	 cancelled;
 	bool		 with_workers;		/* set before they get it */
 	struct task	 task;			/* for what is too long for a loop */
-	/* All rows are done: make the reply, of so many bytes of results. */
-	void		 (*finish)(struct req *r);
-	size_t		 (*result_bytes)(const struct req *r);
-	bool		 unfinished;		/* the loop is to call finish() */
+	bool		 unfinished;		/* the loop is to call route->finish() */
 
 	struct client	*client;
 	struct model_set *set;
@@ -110,6 +107,9 @@ struct route {
 	bool		 (*run)(struct req *r);
 	void		 (*clean)(struct req *r);
 	const char	*label;		/* in metrics */
+	/* Of what is queued: all rows are done, make the reply; of so many bytes of results. */
+	void		 (*finish)(struct req *r);
+	size_t		 (*result_bytes)(const struct req *r);
 };
 
 /*
@@ -121,7 +121,7 @@ bool req_begin(struct req *r, const struct http_head *h);
 bool req_run(struct req *r);
 /*
  * Queue r->job.rows of r->model; with the last of them the request goes back to its loop,
- * which calls r->finish(), or has it called where that takes long. False: no room, the reply
+ * which calls route->finish(), or has it called where that takes long. False: no room, the reply
  * says so.
  */
 bool req_submit(struct req *r);
