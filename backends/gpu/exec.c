@@ -136,7 +136,10 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	enum rlx_status st = make_places(x);
 
 	if (!st)
-		st = gpu_mem_new(d, rlx_align64(c->base.plan->work_bytes), &x->work, err);
+		st = gpu_workspace_get(d, x->base.work_kept ? NULL : x->base.work,
+				       rlx_align64(c->base.plan->work_bytes), &x->workspace, err);
+	if (!st)
+		x->work = gpu_workspace_at(x->workspace);
 	if (!st)
 		st = gpu_mem_new(d, c->stage_bytes, &x->stage, err);
 	if (!st)
@@ -200,7 +203,7 @@ void gpu_fini(struct rlx_exec *exec)
 	gpu_range_put(d, x->work_range);
 	gpu_range_put(d, x->places_range);
 	rlx_arena_put(x->places_arena);
-	gpu_mem_free(d, x->work);
+	gpu_workspace_put(d, x->workspace);
 	gpu_mem_free(d, x->stage);
 	gpu_mem_free(d, x->table);
 	gpu_mem_free(d, x->zeros);

@@ -70,6 +70,7 @@ struct gpu_device {
 	bool				 tune_read, tune_new;
 	struct gpu_weight		*weights;
 	struct gpu_range		*ranges;
+	struct gpu_workspace		*workspaces;
 	struct gpu_resident		*residents;
 };
 
@@ -184,6 +185,7 @@ struct gpu_exec {
 	struct gpu_part		*part;
 	uint32_t		 n_part;
 	bool			 capturing;	/* a graph: launches may begin early */
+	struct gpu_workspace	*workspace;	/* whose memory @work is */
 	struct gpu_range	*work_range;	/* of exec->work, to copy faster */
 	bool			 mapped;	/* maps of what stays where it is */
 	uint64_t		 captured_skip;	/* hash of exec->skip when captured */
@@ -298,6 +300,15 @@ enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 bool gpu_weight_is_resident(const struct gpu_weight *w);
 uint64_t gpu_weight_at(const struct gpu_weight *w);
 void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w);
+/*
+ * So many bytes of device memory for what a run leaves between its steps. @host: the host's
+ * workspace where the caller gave one, which no two sessions use at once: they share the device's
+ * as well, as far as the first one's is large enough. NULL: it is the session's own.
+ */
+enum rlx_status gpu_workspace_get(struct gpu_device *d, const void *host, uint64_t bytes,
+				  struct gpu_workspace **out, struct rlx_error *err);
+uint64_t gpu_workspace_at(const struct gpu_workspace *w);
+void gpu_workspace_put(struct gpu_device *d, struct gpu_workspace *w);
 /* Register an arena once for all sessions. NULL: it cannot be; then it is copied. */
 struct gpu_range *gpu_range_get(struct gpu_device *d, struct rlx_arena *a);
 /* Device address of a byte of the arena; 0: kernels cannot use it in place. */

@@ -28,6 +28,13 @@ struct gpu_range {
 	unsigned int		 refs;
 };
 
+struct gpu_workspace {
+	struct gpu_workspace	*next;
+	const void		*host;
+	uint64_t		 bytes, at;
+	unsigned int		 refs;
+};
+
 enum rlx_status gpu_mem_new(struct gpu_device *d, uint64_t bytes, uint64_t *out,
 			    struct rlx_error *err)
 {
@@ -305,4 +312,62 @@ void gpu_range_put(struct gpu_device *d, struct gpu_range *r)
 	}
 	pthread_mutex_unlock(&d->lock);
 	rlx_arena_put(a);
+}
+
+/* With the lock held. NULL: out of memory, which @err tells. */
+static struct gpu_workspace *workspace_new(struct gpu_device *d, const void *host, uint64_t bytes,
+					   struct rlx_error *err)
+{
+	struct gpu_workspace *w = rlx_calloc(1, sizeof(*w));
+
+	if (!w) {
+		rlx_fail(err, RLX_ENOMEM, "%s: out of memory", d->base.be->name);
+		return NULL;
+	}
+	*w = (struct gpu_workspace){ .next = d->workspaces, .host = host, .bytes = bytes };
+	if (gpu_mem_new(d, bytes, &w->at, err)) {
+		rlx_free(w);
+		return NULL;
+	}
+	return d->workspaces = w;
+}
+
+enum rlx_status gpu_workspace_get(struct gpu_device *d, const void *host, uint64_t bytes,
+				  struct gpu_workspace **out, struct rlx_error *err)
+{
+	struct gpu_workspace *w = NULL;
+
+	pthread_mutex_lock(&d->lock);
+	if (host)
+		for (w = d->workspaces; w && (w->host != host || w->bytes < bytes); w = w->next)
+			;
+	if (!w)
+		w = workspace_new(d, host, bytes, err);
+	if (w)
+		w->refs++;
+	pthread_mutex_unlock(&d->lock);
+	*out = w;
+	return w ? RLX_OK : err->status;
+}
+
+uint64_t gpu_workspace_at(const struct gpu_workspace *w)
+{
+	return w->at;
+}
+
+void gpu_workspace_put(struct gpu_device *d, struct gpu_workspace *w)
+{
+	struct gpu_workspace **p = &d->workspaces;
+
+	if (!w)
+		return;
+	pthread_mutex_lock(&d->lock);
+	if (!--w->refs) {
+		while (*p != w)
+			p = &(*p)->next;
+		*p = w->next;
+		gpu_mem_free(d, w->at);
+		rlx_free(w);
+	}
+	pthread_mutex_unlock(&d->lock);
 }

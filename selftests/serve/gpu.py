@@ -95,18 +95,19 @@ def of_mixed_lengths(s, clients, each):
 
 @test
 def texts_of_mixed_lengths():
-    """Programs of all lengths share a workspace: none leaves there what another reads."""
+    """Programs of all lengths and sizes share a workspace: none leaves there what another reads."""
+    batch = random.choice(("", "max_batch = %d\n" % random.randint(1, 70)))
     with tempfile.TemporaryDirectory() as d:
         small = d + "/small"
         subprocess.run([sys.executable, os.path.dirname(__file__) + "/small.py", MINILM, small],
                        check=True)
-        with Server("[model m]\npath = %s\ndevice = cuda\n" % (small if EMULATED else
-                    os.path.abspath(MINILM)), env=ENV) as s:
+        with Server("[model m]\npath = %s\ndevice = cuda\n%s" % (small if EMULATED else
+                    os.path.abspath(MINILM), batch), env=ENV) as s:
             got = of_mixed_lengths(s, *((8, 30) if EMULATED else (32, 1000)))
             bad = [g for g in got if g[0] != 200]
-            assert not bad, (len(bad), bad[:3])
+            assert not bad, (batch, len(bad), bad[:3])
             worst = max(d for _, d in got)
-            assert worst < 5e-3, worst
+            assert worst < 5e-3, (batch, worst)
 
 
 def only_emulated(fn):

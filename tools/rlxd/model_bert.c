@@ -476,8 +476,9 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 	st = rlx_arena_new(&io, &br->arena, err);
 	if (!st)
 		st = rlx_arena_new(&work, &br->work, err);
-	for (size = 0; size < b->n_size; size++)
-		for (i = 0; !st && i < b->n_seq; i++)
+	/* The largest first: the others share what it has of a device's memory. */
+	for (size = b->n_size; size--; )
+		for (i = b->n_seq; !st && i--; )
 			st = open_slot(&br->of[size][i], p->of[size][i], br, err);
 	/* With kept weights who waits gets a reply sooner than from a run of its own. */
 	if (st || (r->model->awaited && is_sealed(r->model->store)))
