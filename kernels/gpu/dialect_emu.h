@@ -31,7 +31,7 @@ double pow(double, double), fma(double, double, double);
 #define gridDim		(emu_grid_dim())
 #define __syncthreads()	emu_barrier(__LINE__)
 
-#define RLX_G_KERNEL(name, type, threads)				\
+#define RLX_G_EMU_KERNEL(name, type, threads, begin)			\
 	static void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env); \
 	extern "C" {							\
 	extern const unsigned int rlx_g_##name##_emu_sizes[3] =		\
@@ -45,18 +45,25 @@ double pow(double, double), fma(double, double, double);
 									\
 		__builtin_memcpy(&a, p[0], sizeof(a));			\
 		__builtin_memcpy(&env, p[1], sizeof(env));		\
+		begin;							\
 		rlx_g_##name##_body(a, env);				\
 	}								\
 	}								\
 	static __attribute__((noinline)) void				\
 	rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
 
-#define RLX_G_KERNEL_PDL	RLX_G_KERNEL
-#define RLX_G_KERNEL_ALONE	RLX_G_KERNEL
+#define RLX_G_KERNEL(name, type, threads) \
+	RLX_G_EMU_KERNEL(name, type, threads, emu_pdl_wait())
+#define RLX_G_KERNEL_PDL(name, type, threads)	RLX_G_EMU_KERNEL(name, type, threads, (void)0)
+#define RLX_G_KERNEL_ALONE	RLX_G_KERNEL_PDL
 
-/* Launches run one after the other here. */
+/*
+ * Launches run one after the other here; what would not wait for those ahead is found by the
+ * accesses before it.
+ */
 static DEV inline void pdl_wait(void)
 {
+	emu_pdl_wait();
 }
 
 static DEV inline void bring(const void *p)

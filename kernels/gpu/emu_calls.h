@@ -49,6 +49,7 @@ struct emu_dim emu_thread_idx(void) __attribute__((const));
 struct emu_dim emu_block_idx(void) __attribute__((const));
 struct emu_dim emu_block_dim(void) __attribute__((const));
 struct emu_dim emu_grid_dim(void) __attribute__((const));
+void emu_pdl_wait(void);
 void emu_barrier(int line);
 void emu_warp(struct emu_warp_op *op);
 void *emu_shared(unsigned int bytes);

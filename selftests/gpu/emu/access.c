@@ -73,8 +73,26 @@ static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
 	return NULL;
 }
 
+/*
+ * Of memory that other launches see, in their place one by one: what is wrong where one may begin
+ * before the launch ahead has ended?
+ */
+static const char *too_early(const struct emu_block *b, const void *p, unsigned int n, bool write)
+{
+	if (!b->waited && write)
+		return "a write before the launch ahead was waited for";
+	if (!emu_mem_reserved(p) || !b->run)
+		return NULL;
+	if (write)
+		emu_mem_wrote(p, n, b->run);
+	else if (b->early && !b->waited && emu_mem_is_of(p, n, b->run))
+		return "a read, before the launch ahead was waited for, of what one ahead writes";
+	return NULL;
+}
+
 void emu_access(const void *p, unsigned int n, bool write)
 {
+	const char *early;
 	struct emu_block *b = emu_block;
 	const char *c = p;
 	uint64_t at;
@@ -101,14 +119,19 @@ void emu_access(const void *p, unsigned int n, bool write)
 		}
 		return;
 	}
+	if (c >= b->kernel->text && c < b->kernel->text_end)
+		return;
+	early = too_early(b, p, n, write);
+	if (early) {
+		b->fail(early, p, n);
+		return;
+	}
 	if (emu_mem_reserved(p)) {
 		if (!emu_mem_device(p, n, b->kernel->device))
 			b->fail(write ? "a write outside of any allocation of its device" :
 					"a read outside of any allocation of its device", p, n);
 		return;
 	}
-	if (c >= b->kernel->text && c < b->kernel->text_end)
-		return;
 	if (!emu_mem_registered(p, n))
 		b->fail(write ? "a write to host memory that is not registered" :
 				"a read of host memory that is not registered",

@@ -31,6 +31,7 @@ struct tile {
 	const void	*map;
 	uint64_t	*bar;
 	int		at[4], off[2];	/* off: in im2col mode */
+	bool		waited;		/* who asked for it, for the launch ahead */
 };
 
 /* A barrier that counts: arrivals left of this phase, and bytes. */
@@ -57,6 +58,7 @@ struct lane {
 	unsigned int	n_loose, cap_loose;
 	const uint64_t	*bar;		/* it waits for the end of this phase of it */
 	int		phase;
+	bool		waited;		/* for the launch ahead */
 };
 
 /* One host thread's place to run blocks in. */
@@ -151,6 +153,7 @@ static void lane_start(struct worker *w, unsigned int i)
 	l->n_copy = 0;
 	l->n_product = l->products = 0;
 	l->n_loose = 0;
+	l->waited = false;
 }
 
 static void lane_resume(struct worker *w, unsigned int i)
@@ -159,6 +162,7 @@ static void lane_resume(struct worker *w, unsigned int i)
 	w->resumed++;
 	w->b.thread = (uint16_t)i;
 	w->b.warp_epoch = w->warp_epoch[i / (unsigned int)w->b.warp];
+	w->b.waited = w->self->waited;
 	emu_switch(&w->sp, w->self->sp);
 }
 
@@ -514,7 +518,9 @@ static void tiles_arrive(struct worker *w, const uint64_t *bar)
 			w->tile[kept++] = t;
 			continue;
 		}
+		w->b.waited = t.waited;
 		emu_tile_copy(t.to, t.map, t.at, t.off);
+		w->b.waited = w->self->waited;
 		bar_change(t.bar, 0, -(int)emu_tile_bytes(t.map));
 	}
 	w->n_tile = kept;
@@ -547,7 +553,7 @@ static void tile_begin(void *to, const void *map, uint64_t *bar, const int *at, 
 	t = one_more(&w->tile, w->n_tile, &w->cap_tile, sizeof(*t));
 	if (t) {
 		*t = (struct tile){ to, map, bar, { at[0], at[1], at[2], at[3] },
-				    { off ? off[0] : 0, off ? off[1] : 0 } };
+				    { off ? off[0] : 0, off ? off[1] : 0 }, w->self->waited };
 		w->n_tile++;
 	}
 }
@@ -640,6 +646,7 @@ static struct {
 	atomic_uint_fast64_t	next;
 	uint64_t		blocks, step;
 	atomic_int		failed;
+	atomic_bool		waited;		/* some thread, for the launch ahead */
 	int			helpers, active;
 	uint64_t		generation;
 	bool			started;
@@ -648,6 +655,12 @@ static struct {
 	.work = PTHREAD_COND_INITIALIZER,
 	.done = PTHREAD_COND_INITIALIZER,
 };
+
+EMU_API void emu_pdl_wait(void)
+{
+	worker->self->waited = worker->b.waited = true;
+	atomic_store(&pool.waited, true);
+}
 
 static pthread_mutex_t grid_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -664,6 +677,8 @@ static void blocks_run(const struct emu_launch *l)
 	}
 	w->l = l;
 	w->b.kernel = l->kernel;
+	w->b.early = l->early;
+	w->b.run = l->run;
 	w->b.shared_bytes = l->shared;
 	w->threads = l->block[0] * l->block[1] * l->block[2];
 	emu_block = &w->b;
@@ -753,6 +768,7 @@ int emu_run_grid(const struct emu_launch *l)
 		pool.step++;
 	atomic_store(&pool.next, 0);
 	atomic_store(&pool.failed, 0);
+	atomic_store(&pool.waited, false);
 	if (pool.blocks > 1 && pool.helpers) {
 		pool.l = l;
 		pool.generation++;
@@ -765,6 +781,10 @@ int emu_run_grid(const struct emu_launch *l)
 	while (pool.active)
 		pthread_cond_wait(&pool.done, &pool.lock);
 	err = atomic_load(&pool.failed);
+	if (!err && !atomic_load(&pool.waited)) {	/* nor would who waits for this one */
+		emu_complain("%s: ends and has not waited for the launch ahead", l->kernel->name);
+		err = EMU_LAUNCH_FAILED;
+	}
 	pthread_mutex_unlock(&pool.lock);
 	emu_mem_close();
 	pthread_mutex_unlock(&grid_lock);

@@ -92,6 +92,9 @@ void emu_mem_close(void);
 bool emu_mem_device(const void *p, uint64_t n, int device);
 bool emu_mem_registered(const void *p, uint64_t n);
 bool emu_mem_reserved(const void *p);	/* in the device's address range at all */
+/* Run @run of a graph, not 0, wrote these bytes of the device's; has a launch of it? */
+void emu_mem_wrote(const void *p, uint64_t n, uint32_t run);
+bool emu_mem_is_of(const void *p, uint64_t n, uint32_t run);
 
 /* module.c */
 struct emu_kernel {
@@ -104,10 +107,16 @@ struct emu_kernel {
 	const char	*text, *text_end;	/* the mapped module */
 };
 
-/* block.c */
+/*
+ * block.c
+ * @early: it may begin before the launch ahead has ended; @run: of the graph that it is in, 0:
+ * in none
+ */
 struct emu_launch {
 	struct emu_kernel *kernel;
 	unsigned int	grid[3], block[3], shared;
+	bool		early;
+	uint32_t	run;
 	void		*params[8];
 	void		*store;		/* where params point */
 };
@@ -123,6 +132,8 @@ struct emu_block {
 	int		warp;
 	const char	*stacks, *stacks_end;
 	const struct emu_kernel *kernel;
+	bool		early, waited;	/* the launch's; the fiber: for the launch ahead */
+	uint32_t	run;
 	struct emu_mark	*marks;
 	int		(*fail)(const char *what, const void *p, unsigned int n);
 };

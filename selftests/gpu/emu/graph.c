@@ -140,6 +140,8 @@ int emu_exec_run(struct emu_exec *x)
 	unsigned int dice = emu_config.seed + x->runs++ * 2654435761u;
 	int err = 0, first = 0, *some = malloc((size_t)(g->n + 1) * sizeof(*some));
 	bool last = x->runs % 2;
+	static uint32_t all;
+	uint32_t run = __atomic_add_fetch(&all, 1, __ATOMIC_RELAXED);
 
 	if (!some)
 		return EMU_OUT_OF_MEMORY;
@@ -152,6 +154,8 @@ int emu_exec_run(struct emu_exec *x)
 				some[n++] = i;
 		dice = dice * 1664525 + 1013904223;
 		n = some[last ? n - 1 : (int)((dice >> 16) % (unsigned int)n)];
+		if (g->node[n]->kind == EMU_TASK_KERNEL)
+			g->node[n]->launch.run = run;
 		err = emu_task_run(g->node[n]);
 		g->node[n]->done = true;
 		while (first < g->n && g->node[first]->done)
@@ -282,6 +286,7 @@ EMU_API int cuGraphExecKernelNodeSetParams_v2(struct emu_exec *x, struct emu_tas
 	emu_sync_all();		/* launches before keep the old values */
 	old = x->graph->node[t->index];
 	free(old->launch.store);
+	n->launch.early = old->launch.early;
 	old->launch = n->launch;
 	free(n);
 	return 0;

@@ -30,6 +30,7 @@ static struct {
 	pthread_mutex_t	lock;
 	char		*base;
 	uint8_t		*shadow;
+	uint32_t	*writer;	/* of each 16 bytes: see emu_mem_wrote() */
 	struct piece	*pieces;
 	uint64_t	used[EMU_DEVICES], end, high;	/* high: pages ever given out */
 	int		open;
@@ -53,7 +54,9 @@ int emu_mem_init(void)
 	if (mem.base)
 		return 0;
 	mem.shadow = mmap(NULL, RANGE / 16, PROT_READ | PROT_WRITE, flags, -1, 0);
-	if (mem.shadow == MAP_FAILED)
+	mem.writer = mmap(NULL, RANGE / 16 * sizeof(*mem.writer), PROT_READ | PROT_WRITE, flags,
+			  -1, 0);
+	if (mem.shadow == MAP_FAILED || mem.writer == MAP_FAILED)
 		return EMU_OUT_OF_MEMORY;
 	mem.base = mmap(NULL, RANGE, PROT_NONE, flags, -1, 0);
 	if (mem.base == MAP_FAILED) {
@@ -100,6 +103,24 @@ bool emu_mem_device(const void *p, uint64_t n, int device)
 			return false;
 	return mem.shadow[last / 16] >> 5 == device &&
 	       (mem.shadow[last / 16] & 31) > last % 16;
+}
+
+void emu_mem_wrote(const void *p, uint64_t n, uint32_t run)
+{
+	uint64_t at = (uint64_t)((const char *)p - mem.base);
+
+	for (uint64_t i = at / 16; n && i <= (at + n - 1) / 16; i++)
+		__atomic_store_n(&mem.writer[i], run, __ATOMIC_RELAXED);
+}
+
+bool emu_mem_is_of(const void *p, uint64_t n, uint32_t run)
+{
+	uint64_t at = (uint64_t)((const char *)p - mem.base);
+
+	for (uint64_t i = at / 16; n && i <= (at + n - 1) / 16; i++)
+		if (__atomic_load_n(&mem.writer[i], __ATOMIC_RELAXED) == run)
+			return true;
+	return false;
 }
 
 /* Where @n bytes and a gap fit: behind the last one given, else the first hole. */

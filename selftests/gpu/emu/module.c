@@ -236,11 +236,11 @@ EMU_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct emu_ker
 	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
 	struct emu_stream *s, void **params, void **extra
 
-static int launch(LAUNCH_PARAMS)
+static int launch(LAUNCH_PARAMS, bool early)
 {
 	struct emu_task t = { .kind = EMU_TASK_KERNEL, .launch = {
 		.kernel = k, .grid = { gx, gy, gz }, .block = { bx, by, bz },
-		.shared = shared } };
+		.shared = shared, .early = early } };
 	int err;
 
 	if (!k || extra || (k->size[0] && !params))
@@ -258,7 +258,7 @@ EMU_API int cuLaunchKernel(LAUNCH_PARAMS)
 {
 	int err = emu_enter("cuLaunchKernel");
 
-	return err ? err : launch(k, gx, gy, gz, bx, by, bz, shared, s, params, extra);
+	return err ? err : launch(k, gx, gy, gz, bx, by, bz, shared, s, params, extra, false);
 }
 
 /* An attribute of a launch and its value; the only one taken lets it begin early. */
@@ -280,12 +280,15 @@ EMU_API int cuLaunchKernelEx(const struct launch_config *c, struct emu_kernel *k
 			     void **params, void **extra)
 {
 	int err = emu_enter("cuLaunchKernelEx");
+	bool early = false;
 
 	if (err)
 		return err;
-	for (unsigned int i = 0; i < c->n_attr; i++)
+	for (unsigned int i = 0; i < c->n_attr; i++) {
 		if (c->attr[i].id != LAUNCH_PDL)
 			return EMU_INVALID_VALUE;
+		early = early || c->attr[i].value[0];
+	}
 	return launch(k, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
-		      c->block[2], c->shared, c->stream, params, extra);
+		      c->block[2], c->shared, c->stream, params, extra, early);
 }
