@@ -32,13 +32,18 @@ bool rlx_lower_out_is_read(const struct rlx_lower *lo, uint32_t k)
 	return v->root != lo->st->out[k] || v->last > (uint32_t)(lo->st - lo->plan->step);
 }
 
+const struct rlx_place *rlx_lower_place(const struct rlx_lower *lo, uint32_t k)
+{
+	return &lo->plan->val[input_of(lo, k)].place;
+}
+
 const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_place *at;
 
 	if (!rlx_lower_in(lo, k))
 		return NULL;
-	at = &lo->plan->val[input_of(lo, k)].place;
+	at = rlx_lower_place(lo, k);
 	if (at->kind != RLX_PLACE_CONST)
 		return NULL;
 	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;

@@ -314,11 +314,9 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 
 bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k)
 {
-	enum rlx_place_kind kind = lo->plan->val[lo->st->in[k]].place.kind;
+	enum rlx_place_kind kind = rlx_lower_place(lo, k)->kind;
 
-	/* What stands for it is the work of a launch ahead. */
-	return (kind == RLX_PLACE_CONST || kind == RLX_PLACE_PARAM) &&
-	       (k >= RLX_LOWER_REPLACED || !lo->replaced[k]);
+	return kind == RLX_PLACE_CONST || kind == RLX_PLACE_PARAM;
 }
 
 bool gpu_in_place(const struct rlx_lower *lo)
