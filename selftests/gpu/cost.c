@@ -210,4 +210,27 @@ TEST(any_gemm)
 	}
 }
 
+/* Of sorts by tiles: as measured on an H100, whatever k is; less of what is less to sort. */
+TEST(topk)
+{
+	struct rlx_k_topk a = { .outer = 4096, .n = 4096, .inner = 1, .k = 24, .type = RLX_F32 };
+	struct rlx_g_launch l = { .processors = 132, .chip = gpu_chip_usual() };
+	double few, tile, all;
+
+	rlx_g_topk_launch(&a, &l);
+	few = l.ns;
+	CHECKF(few > 1396e3 / 1.3 && few < 1396e3 * 1.3, "%g ns", few);
+	a.k = a.n;
+	rlx_g_topk_launch(&a, &l);
+	all = l.ns;
+	a.n = a.k = 2048;
+	l = (struct rlx_g_launch){ .processors = 132, .chip = gpu_chip_usual() };
+	rlx_g_topk_launch(&a, &l);
+	tile = l.ns;
+	CHECKF(all > few && tile < few && tile > few / 3, "%g, %g and %g ns", few, all, tile);
+	a.outer = 0;
+	rlx_g_topk_launch(&a, &l);
+	CHECKF(l.ns < 2 * rlx_g_least_ns(&l), "%g ns", l.ns);
+}
+
 TEST_MAIN()
