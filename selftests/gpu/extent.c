@@ -157,6 +157,77 @@ TEST(products)
 	product(RLX_BF16, 3, 24, 40, 64);	/* few rows: all of them at once */
 }
 
+static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(seed) % (uint64_t)(hi - lo + 1));
+}
+
+/*
+ * No tile of any kernel has more than 128 rows. Of a result of more than GPU_MOST_MAPPED bytes only
+ * rows that carry data are copied to where the test looks.
+ */
+TEST(products_at_random)
+{
+	static const enum rlx_dtype types[] = { RLX_F32, RLX_F16, RLX_BF16 };
+	uint64_t seed = rlx_test_seed();
+	int64_t rows;
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		rows = pick(&seed, 1, i % 2 ? 4 : 60);
+		product(types[pick(&seed, 0, 2)], rows, pick(&seed, 1, i % 3 ? 150 : 1500),
+			pick(&seed, 1, GPU_MOST_MAPPED / (UPPER * rows * 4)) % 150 + 1, 128);
+	}
+}
+
+/* Does a launch of conv_wgmma.cu make this session's results, which leaves images alone? */
+static bool by_wgmma(const struct rlx_session *s)
+{
+	const struct gpu_code *c = gpu_exec_code((const struct gpu_exec *)s->exec);
+	uint32_t i;
+
+	for (i = 0; strcmp(s->p->dev->be->name, "vulkan") && i < c->calls.n_call; i++)
+		if (gpu_calls(c)[i].kind == GPU_KERNEL_CALL &&
+		    gpu_calls(c)[i].launch.variant == RLX_G_conv_wgmma)
+			return true;
+	return false;
+}
+
+/* A convolution of f16 by constant weights, with a plain result. */
+static void convolve(int64_t ci, int64_t co, int64_t edge, int64_t k)
+{
+	struct rlx_graph *g = rlx_graph_new("convolution");
+	const int64_t pads[4] = { k / 2, k / 2, k / 2, k / 2 };
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F16, UPPER, ci, edge, edge));
+	float *w = malloc((size_t)(co * ci * k * k) * sizeof(*w));
+	uint64_t seed = 3;
+	struct rlx_session *s;
+	rlx_value c;
+	int64_t i;
+
+	for (i = 0; i < co * ci * k * k; i++)
+		w[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	c = rlx_emit(g, cast, .x = rlx_constant(g, rlx_type(RLX_F32, co, ci, k, k), w),
+		     .to = RLX_F16);
+	rlx_output(g, "y", rlx_emit(g, relu, .x = rlx_emit(g, conv, .x = x, .w = c,
+							   .pad = { pads, 4 })));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	s = session_of(g, op_case_gpu(), 0);
+	check_all(s, by_wgmma(s) ? 1 : 0);
+	rlx_graph_put(g);
+	free(w);
+}
+
+/* Of images, of which not all kernels leave those alone that carry no data. */
+TEST(convolutions)
+{
+	convolve(40, 64, 8, 3);
+	convolve(64, 40, 7, 3);
+	convolve(8, 64, 20, 3);
+	convolve(5, 16, 9, 3);
+	convolve(16, 24, 8, 1);
+}
+
 /* Attention of @heads of @dim, @len queries each, over themselves. */
 static void attend(enum rlx_dtype type, int64_t heads, int64_t len, int64_t dim, uint32_t mask)
 {
