@@ -52,25 +52,17 @@ enum rlx_status vk_reach(struct vk_exec *x, struct vk_slot *s, struct rlx_arena 
 	return st;
 }
 
+/* The next run looks after it, and may fail; but nobody keeps the arena that was bound before. */
 void vk_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct vk_exec *x = (struct vk_exec *)exec;
-	const struct rlx_plan *p = exec->code->plan;
 	struct vk_slot *s = &x->slot[io][i];
 
-	if (device_of(x)->discrete) {	/* by the next run, which may fail */
-		s->changed = true;
-		s->fresh = true;
-		x->changed = true;
-		return;
-	}
-	if (!exec->ptr[io][i])
+	if (!vk_window_is_of(s->window, exec->arena[io][i]))
 		drop(x, s);
-	else if (vk_reach(x, s, exec->arena[io][i], exec->ptr[io][i],
-			  rlx_plan_bytes(p, p->io[io][i].val), NULL))
-		drop(x, s);	/* the run says so */
-	vk_at_slot(x, rlx_slot_of(p, io, i), s->host.at);
-	x->staged = x->staged || s->stage.block;
+	s->changed = true;
+	s->fresh = true;
+	x->changed = true;
 }
 
 /* ---- sessions ---- */
@@ -238,20 +230,11 @@ static void copy_staged(struct vk_exec *x, enum rlx_io io, bool in)
 	uint32_t i;
 
 	for (i = 0; x->staged && i < p->n_io[io]; i++) {
-		struct vk_slot *s = &x->slot[io][i];
-
-		if (!s->stage.block)
+		if (!x->slot[io][i].stage.block)
 			continue;
 		bytes = rlx_plan_bytes(p, p->io[io][i].val);
-		if (in)
-			memcpy(s->stage.map, x->base.ptr[io][i], bytes);
-		else
-			memcpy(x->base.ptr[io][i], s->stage.map, bytes);
-		x->base.copied += bytes;
-		x->base.moved.in += in;
-		x->base.moved.in_bytes += in ? bytes : 0;
-		x->base.moved.out += !in;
-		x->base.moved.out_bytes += in ? 0 : bytes;
+		vk_stage(x, io, i, 0, bytes, in);
+		vk_count(&x->base.moved, in, bytes);
 	}
 }
 
@@ -285,22 +268,6 @@ static enum rlx_status run_segment(struct vk_exec *x, const struct vk_segment *s
 	return st || !x->base.step_ns ? st : vk_settle(x);
 }
 
-/* A buffer that could be reached by no way was dropped by bind. */
-static enum rlx_status check_bound(struct vk_exec *x)
-{
-	const struct rlx_plan *p = x->base.code->plan;
-	uint32_t i;
-	int io;
-
-	for (io = 0; io < 3; io++)
-		for (i = 0; i < p->n_io[io]; i++)
-			if (x->base.ptr[io][i] && !x->slot[io][i].host.at)
-				return rlx_fail(x->base.err, RLX_ENOMEM, "%s: '%s' can be neither "
-						"imported nor staged: out of memory",
-						device_of(x)->base.name, p->io[io][i].name);
-	return RLX_OK;
-}
-
 static bool must_record(const struct vk_exec *x)
 {
 	uint32_t i, n = x->base.code->plan->n_step;
@@ -308,7 +275,7 @@ static bool must_record(const struct vk_exec *x)
 	if (!x->recorded || x->timed != !!x->base.step_ns)
 		return true;
 	for (i = 0; i < n; i++)
-		if (x->skip[i] != (x->base.skip && x->base.skip[i]))
+		if (x->skip[i] != vk_skips(x, i))
 			return true;
 	return false;
 }
@@ -335,8 +302,6 @@ static enum rlx_status prepare(struct vk_exec *x)
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
 	enum rlx_status st = vk_alive(device_of(x), x->base.err);
 
-	if (!st && !device_of(x)->discrete)
-		st = check_bound(x);
 	if (!st && must_record(x))
 		st = vk_record(x);
 	if (st)
@@ -346,7 +311,7 @@ static enum rlx_status prepare(struct vk_exec *x)
 		x->moves = false;
 	}
 	memset(x->status.map, 0, 4 * (size_t)c->n_bad);
-	return device_of(x)->discrete ? vk_take_changes(x) : RLX_OK;
+	return vk_take_changes(x);
 }
 
 /* One submission, and nothing for the host to do behind it. */

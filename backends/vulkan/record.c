@@ -60,11 +60,6 @@ static void barrier(struct vk_device *d, VkCommandBuffer cmd, VkPipelineStageFla
 				  NULL, 0, NULL);
 }
 
-static bool is_skipped(const struct vk_exec *x, const struct vk_call *call)
-{
-	return x->base.skip && x->base.skip[call->base.step];
-}
-
 /* Dispatches [s->first, s->end). */
 static VkResult record_segment(struct vk_exec *x, struct vk_segment *s)
 {
@@ -78,7 +73,7 @@ static VkResult record_segment(struct vk_exec *x, struct vk_segment *s)
 		const struct vk_call *call = &vk_calls(c)[i];
 		const uint64_t args = x->image.at + call->base.args;
 
-		if (is_skipped(x, call))
+		if (vk_skips(x, call->base.step))
 			continue;
 		if (call->after > since) {
 			barrier(d, s->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
@@ -135,7 +130,7 @@ enum rlx_status vk_record(struct vk_exec *x)
 	if (r)
 		return vk_check(d, r, "recording commands", x->base.err);
 	for (i = 0; i < c->base.plan->n_step; i++)
-		x->skip[i] = x->base.skip && x->base.skip[i];
+		x->skip[i] = vk_skips(x, i);
 	x->timed = x->base.step_ns;
 	x->recorded = true;
 	return RLX_OK;

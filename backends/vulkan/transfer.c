@@ -180,6 +180,7 @@ static struct vk_span *local_of(struct vk_exec *x, enum rlx_io io, uint32_t i)
 
 static enum rlx_status take_buffer(struct vk_exec *x, enum rlx_io io, uint32_t i)
 {
+	const bool discrete = device_of(x)->discrete;
 	struct vk_span *local = local_of(x, io, i);
 	const uint64_t bytes = bytes_of(x, io, i);
 	struct vk_slot *s = &x->slot[io][i];
@@ -188,10 +189,11 @@ static enum rlx_status take_buffer(struct vk_exec *x, enum rlx_io io, uint32_t i
 	if (!io_of(x, io, i)->used || !x->base.ptr[io][i])
 		return RLX_OK;		/* the host finds it where it is */
 	st = vk_reach(x, s, x->base.arena[io][i], x->base.ptr[io][i], bytes, x->base.err);
-	if (!st && !local->block)
+	if (!st && discrete && !local->block)
 		st = vk_span_new(device_of(x), VK_LOCAL, bytes, local, x->base.err);
 	if (!st)
-		vk_at_slot(x, rlx_slot_of(x->base.code->plan, io, i), local->at);
+		vk_at_slot(x, rlx_slot_of(x->base.code->plan, io, i),
+			   discrete ? local->at : s->host.at);
 	return st;
 }
 
@@ -224,8 +226,7 @@ static enum rlx_status take_params(struct vk_exec *x)
 		if (!x->params[i])
 			continue;
 		vk_at_slot(x, rlx_slot_of(p, RLX_IO_PARAM, i), vk_weight_at(x->params[i]));
-		x->base.moved.in++;
-		x->base.moved.in_bytes += bytes_of(x, RLX_IO_PARAM, i);
+		vk_count(&x->base.moved, true, bytes_of(x, RLX_IO_PARAM, i));
 		x->base.copied += bytes_of(x, RLX_IO_PARAM, i);
 	}
 	return st;
@@ -234,7 +235,8 @@ static enum rlx_status take_params(struct vk_exec *x)
 static enum rlx_status take_slots(struct vk_exec *x)
 {
 	const struct rlx_plan *p = x->base.code->plan;
-	enum rlx_status st = take_params(x);
+	const bool discrete = device_of(x)->discrete;
+	enum rlx_status st = discrete ? take_params(x) : RLX_OK;
 	uint32_t i;
 	int io;
 
@@ -243,7 +245,7 @@ static enum rlx_status take_slots(struct vk_exec *x)
 		for (i = 0; i < p->n_io[io] && !st; i++) {
 			struct vk_slot *s = &x->slot[io][i];
 
-			if (io != RLX_IO_PARAM && s->changed)
+			if (s->changed && (io != RLX_IO_PARAM || !discrete))
 				st = take_buffer(x, io, i);
 			x->staged = x->staged || s->stage.block;
 		}
@@ -255,9 +257,7 @@ static enum rlx_status take_slots(struct vk_exec *x)
 	return st;
 }
 
-/* Bytes [@at, @at + @bytes) of a buffer that is staged. */
-static void stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, uint64_t bytes,
-		  bool in)
+void vk_stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, uint64_t bytes, bool in)
 {
 	const struct vk_slot *s = &x->slot[io][i];
 	char *host = (char *)x->base.ptr[io][i] + at;
@@ -273,23 +273,17 @@ static void stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, ui
 
 /* ---- what a run copies ---- */
 
-static bool is_skipped(const struct vk_exec *x, uint32_t step)
-{
-	return x->base.skip && x->base.skip[step];
-}
-
 /* Does a run bring input @i, or fetch output @i? Nothing is fetched that no kernel wrote. */
 static bool is_moved(const struct vk_exec *x, enum rlx_io io, uint32_t i)
 {
 	const struct vk_io *is = io_of(x, io, i);
-
 	const struct vk_slot *s = &x->slot[io][i];
 
 	if (!is->used || !x->base.ptr[io][i] || !bytes_of(x, io, i))
 		return false;
 	if (io == RLX_IO_INPUT)
 		return !s->kept || s->fresh;
-	return is->writer && !is_skipped(x, is->writer - 1) && !s->kept;
+	return is->writer && !vk_skips(x, is->writer - 1) && !s->kept;
 }
 
 /* Rows that carry no data are left as they are. */
@@ -325,10 +319,7 @@ static VkResult record_around(struct vk_exec *x, enum rlx_io io, VkCommandBuffer
 		bytes = moved_bytes(x, io, i);
 		copy(d, *out, io == RLX_IO_INPUT ? host : &local,
 		     io == RLX_IO_INPUT ? &local : host, bytes);
-		x->each.in += io == RLX_IO_INPUT;
-		x->each.in_bytes += io == RLX_IO_INPUT ? bytes : 0;
-		x->each.out += io == RLX_IO_OUTPUT;
-		x->each.out_bytes += io == RLX_IO_OUTPUT ? bytes : 0;
+		vk_count(&x->each, io == RLX_IO_INPUT, bytes);
 	}
 	return *out && !r ? end(d, *out) : r;
 }
@@ -407,7 +398,7 @@ enum rlx_status vk_take_changes(struct vk_exec *x)
 {
 	enum rlx_status st = x->changed ? take_slots(x) : RLX_OK;
 
-	return st || x->moves ? st : record_copies(x);
+	return st || x->moves || !device_of(x)->discrete ? st : record_copies(x);
 }
 
 void vk_took_inputs(struct vk_exec *x, bool all)
@@ -472,16 +463,14 @@ enum rlx_status vk_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 
 	if (x->slot[RLX_IO_INPUT][in].fresh)	/* the host has what the next run begins with */
 		return RLX_OK;
-	if (!st)
-		st = take_buffer(x, io, i);	/* it may be another by now */
-	x->moves = false;
+	if (!st && x->slot[io][i].changed)
+		st = take_buffer(x, io, i);
 	if (!st)
 		st = fetch_now(x, io, i);
 	if (st)
 		return st;
-	stage(x, io, i, 0, bytes_of(x, io, i), false);
-	x->base.moved.out++;
-	x->base.moved.out_bytes += bytes_of(x, io, i);
+	vk_stage(x, io, i, 0, bytes_of(x, io, i), false);
+	vk_count(&x->base.moved, false, bytes_of(x, io, i));
 	return RLX_OK;
 }
 
@@ -493,7 +482,7 @@ void vk_stage_inputs(struct vk_exec *x)
 
 	for (i = 0; x->staged && i < x->base.code->plan->n_io[RLX_IO_INPUT]; i++)
 		if (is_moved(x, RLX_IO_INPUT, i))
-			stage(x, RLX_IO_INPUT, i, 0, bytes_of(x, RLX_IO_INPUT, i), true);
+			vk_stage(x, RLX_IO_INPUT, i, 0, bytes_of(x, RLX_IO_INPUT, i), true);
 }
 
 void vk_stage_outputs(struct vk_exec *x)
@@ -502,7 +491,7 @@ void vk_stage_outputs(struct vk_exec *x)
 
 	for (i = 0; x->staged && i < x->base.code->plan->n_io[RLX_IO_OUTPUT]; i++)
 		if (is_moved(x, RLX_IO_OUTPUT, i))
-			stage(x, RLX_IO_OUTPUT, i, 0, moved_bytes(x, RLX_IO_OUTPUT, i), false);
+			vk_stage(x, RLX_IO_OUTPUT, i, 0, moved_bytes(x, RLX_IO_OUTPUT, i), false);
 }
 
 /* The host's part of a crossing: what it copies, and the counts. */
@@ -518,11 +507,8 @@ static void crossed(struct vk_exec *x, uint32_t from, uint32_t n, bool in)
 
 		bytes = rlx_plan_bytes(p, v);
 		if (at->kind == RLX_PLACE_OUTPUT)
-			stage(x, RLX_IO_OUTPUT, at->index, at->offset, bytes, in);
-		x->base.moved.in += in;
-		x->base.moved.in_bytes += in ? bytes : 0;
-		x->base.moved.out += !in;
-		x->base.moved.out_bytes += in ? 0 : bytes;
+			vk_stage(x, RLX_IO_OUTPUT, at->index, at->offset, bytes, in);
+		vk_count(&x->base.moved, in, bytes);
 	}
 }
 

@@ -151,10 +151,10 @@ enum rlx_status vk_line_new(struct vk_device *d, struct vk_line *l, struct rlx_e
 void vk_line_free(struct vk_device *d, struct vk_line *l);
 enum rlx_status vk_line_submit(struct vk_device *d, struct vk_line *l, const VkCommandBuffer *c,
 			       uint32_t n, struct rlx_error *err);
-/* Until what was submitted last has ended; RLX_ETIME: it goes on. */
+/* Until what was submitted last has ended, also if that fails; RLX_ETIME: it goes on. */
 enum rlx_status vk_line_wait(struct vk_device *d, const struct vk_line *l, uint64_t timeout_ns,
 			     struct rlx_error *err);
-/* A pool, and a command buffer of it that is being recorded. */
+/* A pool, and a command buffer of it that is being recorded; NULL after a failure. */
 VkResult vk_pool_new(struct vk_device *d, VkCommandPool *out);
 VkResult vk_commands_begin(struct vk_device *d, VkCommandPool pool, VkCommandBuffer *out);
 
@@ -232,6 +232,7 @@ struct vk_window *vk_window_get(struct vk_device *d, struct rlx_arena *a);
 struct vk_region vk_window_at(struct vk_device *d, struct vk_window *w, const void *p,
 			      uint64_t bytes);
 const char *vk_window_why(const struct vk_window *w);
+bool vk_window_is_of(const struct vk_window *w, const struct rlx_arena *a);
 void vk_window_put(struct vk_device *d, struct vk_window *w);
 
 /* ---- pipeline.c ---- */
@@ -365,10 +366,10 @@ struct vk_slot {
 	struct vk_window	*window;
 	struct vk_region	 host;		/* address 0: not bound */
 	struct vk_span		 stage;		/* where it cannot be in place */
+	bool			 changed;	/* bound since the last run */
 	/* discrete: what kernels use, a copy of what is bound */
 	struct vk_span		 local;
 	struct vk_weight	*weight;	/* of a param */
-	bool			 changed;
 	bool			 kept;		/* of a pair that stays there */
 	bool			 fresh;		/* kept input: what is bound is still to be brought */
 };
@@ -396,6 +397,7 @@ struct vk_exec {
 	struct vk_segment	*segment;
 	uint32_t		 n_segment;
 	bool			 recorded, timed, staged;
+	bool			 changed;	/* some slot */
 	uint8_t			*skip;		/* as recorded */
 	struct rlx_extent	 extent;
 	struct rlx_tensor	*tensors;
@@ -403,7 +405,6 @@ struct vk_exec {
 	VkCommandPool		 copies;
 	VkCommandBuffer		 in, out;	/* before a run and after it; NULL: nothing */
 	struct rlx_transfers	 each;		/* what these move */
-	bool			 changed;	/* something was bound since */
 	bool			 moves;		/* @copies are as things are, */
 	bool			 once;		/* but for what one run brings and the next do not */
 	struct vk_weight	**params;
@@ -414,6 +415,21 @@ void vk_fini(struct rlx_exec *exec);
 void vk_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 enum rlx_status vk_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
 enum rlx_status vk_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns);
+
+/* Is plan step @step left out of the run? */
+static inline bool vk_skips(const struct vk_exec *x, uint32_t step)
+{
+	return x->base.skip && x->base.skip[step];
+}
+
+/* @bytes crossed. */
+static inline void vk_count(struct rlx_transfers *t, bool in, uint64_t bytes)
+{
+	t->in += in;
+	t->in_bytes += in ? bytes : 0;
+	t->out += !in;
+	t->out_bytes += in ? 0 : bytes;
+}
 
 /* Before the code is emitted: which call needs which. */
 void vk_find_dependences(struct vk_code *c);
@@ -440,11 +456,17 @@ enum rlx_status vk_upload(struct vk_device *d, const struct vk_span *to, const v
 			  uint64_t bytes, struct rlx_error *err);
 void vk_upload_free(struct vk_device *d);
 
-/* Before a run: what was bound since the last is reached, params are brought, copies recorded. */
+/*
+ * Before a run: what was bound since the last is reached; on a discrete device params are
+ * brought, and copies recorded. What fails is tried again by the next run.
+ */
 enum rlx_status vk_take_changes(struct vk_exec *x);
 /* Has a run brought its inputs? Then what is kept is not brought again. */
 void vk_took_inputs(struct vk_exec *x, bool all);
-/* Around a run: by the host, what the driver cannot reach. */
+/* Bytes [@at, @at + @bytes) of a buffer by the host, if the driver cannot reach it. */
+void vk_stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, uint64_t bytes,
+	      bool in);
+/* Around a run: all that a discrete device's copies take from there, and bring there. */
 void vk_stage_inputs(struct vk_exec *x);
 void vk_stage_outputs(struct vk_exec *x);
 /* Before a step of the host's, for which the device has ended all; and behind it. */

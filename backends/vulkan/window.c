@@ -43,6 +43,11 @@ struct vk_window *vk_window_get(struct vk_device *d, struct rlx_arena *a)
 	return w;
 }
 
+bool vk_window_is_of(const struct vk_window *w, const struct rlx_arena *a)
+{
+	return w && w->arena == a;
+}
+
 const char *vk_window_why(const struct vk_window *w)
 {
 	return w->why;
@@ -100,8 +105,12 @@ static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
 	struct vk_piece want = *p;
 	VkResult r;
 
-	if (!choose_range(d, w, p) || !rlx_grow(&w->piece, &w->cap, w->n + 1, sizeof(*p)))
+	if (!choose_range(d, w, p))
 		return false;
+	if (!rlx_grow(&w->piece, &w->cap, w->n + 1, sizeof(*p))) {
+		snprintf(w->why, sizeof(w->why), "out of memory");
+		return false;
+	}
 	r = vk_piece_import(d, p, w->base + p->from);
 	if (r && align_range(d, w, &want) && want.bytes < p->bytes) {	/* what is asked for */
 		*p = want;

@@ -20,6 +20,33 @@
 #include "rt/rt.h"
 #include "selftests/vulkan/line.h"
 
+enum { Y_AT = 65536 };
+
+/* x and y apart in @a. */
+static void bind_line(struct rlx_session *s, struct rlx_arena *a)
+{
+	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
+	bind(s, RLX_IO_OUTPUT, "y", a, Y_AT, N * 4);
+}
+
+/* What the host writes behind the bind is read, what is written is there, and no CPU copies it. */
+static void run_in_place(struct rlx_session *s, struct rlx_arena *a, int run)
+{
+	float *x = rlx_arena_base(a), *y = x + Y_AT / 4;
+	struct rlx_stats before, after;
+	int i;
+
+	for (i = 0; i < N; i++)
+		x[i] = (float)(i * run);
+	memset(y, 0xff, N * 4);
+	rlx_stats_read(&before);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);
+	rlx_stats_read(&after);
+	CHECK_EQ(after.bytes_copied, before.bytes_copied);
+	for (i = 0; i < N; i++)
+		CHECK_EQ(y[i], (float)(2 * i * run + 1));
+}
+
 /* Bytes that @runs move each way, an input or output of @bytes each: none where it is in place. */
 static void check_moved(struct rlx_session *s, uint64_t runs, uint64_t bytes)
 {
@@ -32,36 +59,44 @@ static void check_moved(struct rlx_session *s, uint64_t runs, uint64_t bytes)
 	CHECK_EQ(t.out_bytes, n * bytes);
 }
 
-/*
- * What the host writes behind the bind is read, what is written is there: no CPU copies it, and
- * nobody if the memory is the device's.
- */
+/* Nobody copies it, unless the memory is the device's. */
 TEST(in_place)
 {
 	struct rlx_program *p = must_compile(N);
 	struct rlx_session *s = session(p);
 	struct rlx_arena *a = arena(1 << 20, 0);
-	float *m = rlx_arena_base(a);
-	struct rlx_stats before, after;
-	int run, i;
+	int run;
 
-	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
-	bind(s, RLX_IO_OUTPUT, "y", a, 65536, N * 4);
-	rlx_stats_read(&before);
-	for (run = 1; run <= 3; run++) {
-		for (i = 0; i < N; i++)
-			m[i] = (float)(i * run);
-		memset((char *)m + 65536, 0xff, N * 4);
-		CHECK_EQ(rlx_session_run(s), RLX_OK);
-		for (i = 0; i < N; i++)
-			CHECK_EQ(m[16384 + i], (float)(2 * i * run + 1));
-	}
-	rlx_stats_read(&after);
-	CHECK_EQ(after.bytes_copied, before.bytes_copied);
+	bind_line(s, a);
+	for (run = 1; run <= 3; run++)
+		run_in_place(s, a, run);
 	check_moved(s, 3, N * 4);
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_arena_put(a);
+}
+
+/* What is let go of is nobody's any more, before another run. */
+TEST(unbound)
+{
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p);
+	struct rlx_stats before, after;
+	struct rlx_arena *a;
+	float x[N] = { 1 };
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), x), RLX_OK);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);	/* it has memory of its own */
+	rlx_stats_read(&before);
+	a = arena(1 << 20, 0);
+	bind_line(s, a);
+	run_in_place(s, a, 1);
+	CHECK_EQ(rlx_session_unbind(s), RLX_OK);
+	rlx_arena_put(a);
+	rlx_stats_read(&after);
+	CHECK_EQ(after.arenas, before.arenas);
+	rlx_session_free(s);
+	rlx_program_put(p);
 }
 
 /* An arena of 9 GiB, sparse, slices around what cuts it into pieces. */
@@ -226,24 +261,13 @@ TEST(part_of_an_arena)
 	struct rlx_program *p = must_compile(N);
 	struct rlx_session *s = session(p);
 	struct rlx_arena *a = arena(1 << 20, 0);
-	float *m = rlx_arena_base(a);
-	struct rlx_stats before, after;
-	int i;
 
-	for (i = 0; i < N; i++)
-		m[i] = (float)i;
 	failing = VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	real_allocate = device_of(s)->api.AllocateMemory;
 	device_of(s)->api.AllocateMemory = allocate_little;
-	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
-	bind(s, RLX_IO_OUTPUT, "y", a, 65536, N * 4);
-	rlx_stats_read(&before);
-	CHECK_EQ(rlx_session_run(s), RLX_OK);
-	rlx_stats_read(&after);
+	bind_line(s, a);
+	run_in_place(s, a, 1);
 	device_of(s)->api.AllocateMemory = real_allocate;
-	CHECK_EQ(after.bytes_copied, before.bytes_copied);
-	for (i = 0; i < N; i++)
-		CHECK_EQ(m[16384 + i], (float)(2 * i + 1));
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_arena_put(a);

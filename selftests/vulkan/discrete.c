@@ -127,12 +127,6 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue q, uint32_t n, const VkSubm
 	return works-- ? real_submit(q, n, i, f) : failing;
 }
 
-static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice d, const VkMemoryAllocateInfo *i,
-					       const VkAllocationCallbacks *c, VkDeviceMemory *out)
-{
-	return failing;
-}
-
 static enum rlx_status set_a(struct rlx_session *s)
 {
 	static double a[N];
@@ -165,29 +159,6 @@ TEST(lost_at_each_submission)
 			break;
 	}
 	CHECK_EQ(failed, 2);
-}
-
-TEST(no_device_memory)
-{
-	const struct rlx_type t = rlx_type(RLX_F32, 8 << 20);
-	struct rlx_graph *g = rlx_graph_new("memory");
-	float *v = calloc(8 << 20, sizeof(*v));
-	PFN_vkAllocateMemory real;
-	struct rlx_session *s;
-
-	rlx_output(g, "y", rlx_emit(g, mul, .a = rlx_input(g, "x", t), .b = rlx_param(g, "w", t)));
-	s = compiled(g);
-	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, v), RLX_OK);
-	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, v), RLX_OK);
-	real = device_of(s)->api.AllocateMemory;
-	failing = VK_ERROR_OUT_OF_DEVICE_MEMORY;
-	device_of(s)->api.AllocateMemory = allocate;
-	CHECK_EQ(rlx_session_run(s), RLX_ENOMEM);
-	CHECK(strstr(rlx_session_error(s)->text, "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
-	device_of(s)->api.AllocateMemory = real;
-	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-	rlx_session_free(s);
-	free(v);
 }
 
 /* Every allocation of the host's fails once, from the session to the run. */
