@@ -67,6 +67,11 @@ enum rlx_status vk_line_wait(struct vk_device *d, const struct vk_line *l, uint6
 
 	spin(d, l, timeout_ns);
 	r = d->api.WaitSemaphores(d->dev, &wait, timeout_ns);
+	if (r < 0) {	/* it goes on, and who waits is about to take its memory back */
+		pthread_mutex_lock(&d->queue_lock);
+		(void)!d->api.DeviceWaitIdle(d->dev);
+		pthread_mutex_unlock(&d->queue_lock);
+	}
 	return r == VK_TIMEOUT ? RLX_ETIME : vk_check(d, r, "running", err);
 }
 
@@ -92,7 +97,9 @@ VkResult vk_commands_begin(struct vk_device *d, VkCommandPool pool, VkCommandBuf
 		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO };
 	VkResult r = d->api.AllocateCommandBuffers(d->dev, &how, out);
 
+	if (!r)
+		r = d->api.BeginCommandBuffer(*out, &info);
 	if (r)
-		*out = NULL;
-	return r ? r : d->api.BeginCommandBuffer(*out, &info);
+		*out = NULL;	/* the pool's */
+	return r;
 }

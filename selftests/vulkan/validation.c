@@ -85,6 +85,12 @@ TEST(device)
 				   "no_host_memory", NULL });
 }
 
+/* Also what is undone behind a failure. */
+TEST(faults)
+{
+	must_be_silent((char *[]){ "faults", NULL });
+}
+
 static void make_empty_buffer(void *arg)
 {
 	const VkBufferCreateInfo how = { .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
