@@ -45,12 +45,14 @@ static enum rlx_status ended(void *ctx, struct rlx_error *err)
 	return st;
 }
 
-/* All have come, with the same number of ranks (comm_sit_down() looked) and kind. */
+/* All have come, with the same number of ranks (comm_find() looked) and kind. */
 static enum rlx_status join(struct rlx_comm *c)
 {
 	struct comm_tag tag = { .what = COMM_JOIN, .dtype = (uint32_t)c->kind };
 	enum rlx_status st = comm_meet(c, tag, NULL, 0);
 
+	if (!st)
+		comm_watch(c);
 	return st || !c->nccl ? st : comm_nccl_begin(c);
 }
 
@@ -58,9 +60,12 @@ enum rlx_status rlx_comm_new(const struct rlx_comm_opts *opts, struct rlx_comm *
 			     struct rlx_error *err)
 {
 	struct rlx_comm_opts o = { 0 };
+	struct rlx_error own = { 0 };
 	struct rlx_comm *c;
 	enum rlx_status st;
 
+	if (!err)
+		err = &own;
 	if (!out || (opts && !opts->size))
 		return rlx_fail(err, RLX_EINVAL, "communicator: a place for the result and "
 				"opts.size are needed");
@@ -81,10 +86,11 @@ enum rlx_status rlx_comm_new(const struct rlx_comm_opts *opts, struct rlx_comm *
 	st = comm_find(c, &o, err);
 	c->idle = c->collective;
 	c->idle.all_reduce = no_reduce;
-	if (!st && c->kind != RLX_COMM_SHM)
+	if (!st && c->kind != RLX_COMM_SHM) {
 		st = comm_nccl_open(c, err);
-	if (!st)
-		st = comm_sit_down(c, err);
+		if (st)
+			rlx_comm_fail(c, err->text);
+	}
 	if (!st && join(c))
 		st = rlx_error_set(err, c->err.status, c->err.file, c->err.line, "%s",
 				   c->err.text);

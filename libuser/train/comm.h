@@ -27,7 +27,7 @@ enum { COMM_BARRIER, COMM_SUM, COMM_BROADCAST, COMM_AGREE, COMM_JOIN };
 /* In shared memory. A rank writes its own; [2]: the next meeting must not overwrite this one's. */
 struct comm_seat {
 	_Atomic uint32_t	state;		/* enum comm_rank_state */
-	uint32_t		pid, kind;
+	uint32_t		pid;
 	uint64_t		pid_space;	/* a number of pid is another's elsewhere */
 	_Atomic uint32_t	met;		/* meetings that it came to */
 	_Atomic uint64_t	sums;		/* that it began on a device */
@@ -62,7 +62,9 @@ struct rlx_comm {
 
 /* ---- comm_find.c ---- */
 
-/* Which rank of how many by @o or the environment, and where they meet: an arena. */
+/* What the environment says: rank 0 of 1 if no launcher does. */
+enum rlx_status comm_launched(unsigned int *rank, unsigned int *ranks, struct rlx_error *err);
+/* Which rank of how many by @o or the environment; get the arena where they meet, and sit down. */
 enum rlx_status comm_find(struct rlx_comm *c, const struct rlx_comm_opts *o,
 			  struct rlx_error *err);
 
@@ -80,6 +82,10 @@ enum rlx_status comm_meet(struct rlx_comm *c, struct comm_tag tag, const void *w
 const void *comm_word(const struct rlx_comm *c, unsigned int r);
 /* Has a rank died, left or failed? Then c->err says so, here and to the others. */
 enum rlx_status comm_look(struct rlx_comm *c);
+/* Open the pidfds of all, while those pids can be no others'. */
+void comm_watch(struct rlx_comm *c);
+/* It fails with who is not here. */
+enum rlx_status comm_too_late(struct rlx_comm *c);
 /* The first failure is kept, and the others are told. */
 enum rlx_status comm_failed(struct rlx_comm *c, enum rlx_status st, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "train/comm.h"
 
 /* @hosts: how many there are; or @local: ranks of this one. @job: names what they are of. */
@@ -41,16 +42,39 @@ static bool number(const char *name, unsigned long *out)
 	return *s >= '0' && *s <= '9' && !*end && !errno;
 }
 
-static enum rlx_status by_launcher(const struct launcher *l, unsigned int *rank,
-				   unsigned int *ranks, struct rlx_error *err)
+/* NULL: none has started this process. */
+static const struct launcher *find_launcher(void)
 {
-	unsigned long r = 0, n = 0, local = 0, hosts = 1;
+	unsigned int i;
 
-	if (!getenv(l->ranks) || !number(l->rank, &r) || !number(l->ranks, &n) || r >= n ||
-	    !number(l->local, &local) || !number(l->hosts, &hosts))
+	for (i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
+		if (getenv(launchers[i].rank))
+			return &launchers[i];
+	return NULL;
+}
+
+enum rlx_status comm_launched(unsigned int *rank, unsigned int *ranks, struct rlx_error *err)
+{
+	const struct launcher *l = find_launcher();
+	unsigned long r = 0, n = 0, local = 0, hosts = 1;
+	const char *bad;
+
+	*rank = 0;
+	*ranks = 1;
+	if (!l && getenv("WORLD_SIZE") && strcmp(getenv("WORLD_SIZE"), "1"))
+		return rlx_fail(err, RLX_EINVAL, "communicator: WORLD_SIZE is '%s' and RANK not "
+				"set; set both, or neither", getenv("WORLD_SIZE"));
+	if (!l)
+		return RLX_OK;
+	if (!getenv(l->ranks) || !number(l->rank, &r) || !number(l->ranks, &n) || r >= n)
 		return rlx_fail(err, RLX_EINVAL, "communicator: %s is '%s' and %s '%s'; they are a "
-				"rank and how many there are", l->rank, getenv(l->rank), l->ranks,
+				"rank and how many there are: set both, or neither", l->rank,
+				getenv(l->rank), l->ranks,
 				getenv(l->ranks) ? getenv(l->ranks) : "not set");
+	bad = !number(l->local, &local) ? l->local : !number(l->hosts, &hosts) ? l->hosts : NULL;
+	if (bad)
+		return rlx_fail(err, RLX_EINVAL, "communicator: %s is '%s', no number", bad,
+				getenv(bad));
 	if ((local && local != n) || hosts > 1)
 		return rlx_fail(err, RLX_ENOSUP, "communicator: the %lu ranks are of several hosts "
 				"(%s); all must be of one", n, local ? l->local : l->hosts);
@@ -64,11 +88,12 @@ static enum rlx_status by_launcher(const struct launcher *l, unsigned int *rank,
 
 /* ---- meeting by name ---- */
 
-/* An abstract address: gone with the process. It is the user's. */
+/* An abstract address: gone with the process. It is the user's. Long names differ by their hash. */
 static socklen_t address(const char *name, struct sockaddr_un *a)
 {
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "rlx-comm-%u-%s", getuid(), name);
+	snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "rlx-comm-%u-%.60s-%llx", geteuid(),
+		 name, (unsigned long long)rlx_hash_bytes(name, strlen(name), 1));
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(a->sun_path + 1));
 }
 
@@ -77,7 +102,7 @@ static bool is_own_user(int fd)
 	struct ucred u;
 	socklen_t n = sizeof(u);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n) && u.uid == getuid();
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n) && u.uid == geteuid();
 }
 
 static bool send_fd(int to, int fd)
@@ -114,25 +139,17 @@ static int receive_fd(int from)
 	return fd;
 }
 
-static enum rlx_status late(struct rlx_comm *c, const char *what, unsigned int n,
-			    struct rlx_error *err)
-{
-	return rlx_fail(err, RLX_ETIME, "communicator: within %.3g s %s (%u)",
-			(double)c->timeout * 1e-9, what, n);
-}
-
 /* Rank 0: hand the arena to all others. */
-static enum rlx_status serve(struct rlx_comm *c, int s, struct rlx_error *err)
+static enum rlx_status serve(struct rlx_comm *c, int s)
 {
-	const struct comm_shared *sh = rlx_arena_base(c->arena);
 	uint64_t until = rlx_now() + c->timeout;
 	struct pollfd p = { .fd = s, .events = POLLIN };
 	unsigned int n = 1;
 	int to;
 
-	while (n < c->collective.ranks && !atomic_load(&sh->failed)) {
+	while (n < c->collective.ranks && !comm_look(c)) {
 		if (rlx_now() > until)
-			return late(c, "not all ranks came to rank 0; with itself it has", n, err);
+			return comm_too_late(c);
 		if (poll(&p, 1, 50) <= 0)
 			continue;
 		to = accept4(s, NULL, NULL, SOCK_CLOEXEC);
@@ -141,7 +158,7 @@ static enum rlx_status serve(struct rlx_comm *c, int s, struct rlx_error *err)
 		if (to >= 0)
 			close(to);
 	}
-	return RLX_OK;
+	return c->err.status;
 }
 
 static enum rlx_status make(struct rlx_comm *c, const char *name, struct rlx_error *err)
@@ -158,9 +175,13 @@ static enum rlx_status make(struct rlx_comm *c, const char *name, struct rlx_err
 		return rlx_fail(err, RLX_EIO, "communicator: socket: %s", strerror(errno));
 	if (bind(s, (struct sockaddr *)&a, len) || listen(s, COMM_MOST))
 		st = rlx_fail(err, errno == EADDRINUSE ? RLX_EEXIST : RLX_EIO, "communicator: "
-			      "rank 0 cannot listen as '%s': %s", a.sun_path + 1, strerror(errno));
+			      "rank 0 cannot listen as '%s': %s; take another MASTER_PORT or name",
+			      a.sun_path + 1, strerror(errno));
+	/* it has its seat before others come, so that they see it if it dies meanwhile */
 	if (!st)
-		st = serve(c, s, err);
+		st = comm_sit_down(c, err);
+	if (!st && serve(c, s))
+		st = rlx_error_set(err, c->err.status, c->err.file, c->err.line, "%s", c->err.text);
 	close(s);
 	return st;
 }
@@ -178,11 +199,15 @@ static enum rlx_status ask(struct rlx_comm *c, const char *name, struct rlx_erro
 
 	while (fd < 0) {
 		if (rlx_now() > until)
-			return late(c, "no rank 0 was found by the rank", c->collective.rank, err);
+			return rlx_fail(err, RLX_ETIME, "communicator: rank %u found no rank 0 "
+					"within %.3g s: start it, as the same user and with the "
+					"same MASTER_ADDR and MASTER_PORT, or name",
+					c->collective.rank, (double)c->timeout * 1e-9);
 		s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (s < 0)
 			return rlx_fail(err, RLX_EIO, "communicator: socket: %s", strerror(errno));
 		setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+		setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));	/* connect()'s */
 		if (!connect(s, (struct sockaddr *)&a, len) && is_own_user(s))
 			fd = receive_fd(s);
 		close(s);
@@ -206,49 +231,51 @@ static enum rlx_status inherited(struct rlx_comm *c, struct rlx_error *err)
 	return rlx_arena_open_fd((int)fd, RLX_ARENA_LAZY | RLX_ARENA_NOLOCK, &c->arena, err);
 }
 
-/* What the launcher calls the job, in @name; false: nothing. */
-static bool name_of(const struct launcher *l, char *name, size_t room)
+/* What all ranks, and no others, are called by the variables @job, in @name. */
+static bool job_name(const char *const job[2], char *name, size_t room)
 {
-	const char *a = l ? getenv(l->job[0]) : NULL;
-	const char *b = l && l->job[1] ? getenv(l->job[1]) : NULL;
+	const char *a = getenv(job[0]), *b = job[1] ? getenv(job[1]) : "";
 
-	if (!a || (l->job[1] && !b))
-		return false;
-	snprintf(name, room, "%s-%s", a, b ? b : "");
-	return true;
+	return a && b && snprintf(name, room, "%s-%s", a, b) < (int)room;
+}
+
+/* Where ranks meet: an arena that they have, or get by name. */
+static enum rlx_status find_arena(struct rlx_comm *c, const struct rlx_comm_opts *o,
+				  struct rlx_error *err)
+{
+	const struct launcher *l = o->ranks ? NULL : find_launcher();
+	const char *name = o->name;
+	char job[600];
+
+	if (o->arena) {
+		c->arena = rlx_arena_get(o->arena);
+		return RLX_OK;
+	}
+	if (!o->ranks && getenv("RLX_COMM_FD"))
+		return inherited(c, err);
+	if (!name && ((l && job_name(l->job, job, sizeof(job))) ||
+		      job_name(launchers[0].job, job, sizeof(job))))
+		name = job;
+	if (!name && c->collective.ranks > 1)
+		return rlx_fail(err, RLX_EINVAL, "communicator: %u ranks have no name to find each "
+				"other by; set MASTER_ADDR and MASTER_PORT, or opts.name",
+				c->collective.ranks);
+	return c->collective.rank ? ask(c, name, err) : make(c, name ? name : "", err);
 }
 
 enum rlx_status comm_find(struct rlx_comm *c, const struct rlx_comm_opts *o,
 			  struct rlx_error *err)
 {
-	const struct launcher *l = NULL;
-	unsigned int rank = o->rank, ranks = o->ranks, i;
-	enum rlx_status st = RLX_OK;
-	char name[80];
+	unsigned int rank = o->rank, ranks = o->ranks;
+	enum rlx_status st = ranks ? RLX_OK : comm_launched(&rank, &ranks, err);
 
-	for (i = 0; !ranks && !l && i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		if (getenv(launchers[i].rank))
-			l = &launchers[i];
-	if (l)
-		st = by_launcher(l, &rank, &ranks, err);
 	if (st)
 		return st;
-	ranks = ranks ? ranks : 1;
 	if (rank >= ranks || ranks > COMM_MOST)
 		return rlx_fail(err, RLX_EINVAL, "communicator: rank %u of %u; there are %d at "
 				"most", rank, ranks, COMM_MOST);
 	c->collective.rank = rank;
 	c->collective.ranks = ranks;
-	if (o->arena)
-		c->arena = rlx_arena_get(o->arena);
-	if (o->arena)
-		return RLX_OK;
-	if (!o->ranks && getenv("RLX_COMM_FD"))
-		return inherited(c, err);
-	if (o->name)
-		snprintf(name, sizeof(name), "%s", o->name);
-	else if (!name_of(l, name, sizeof(name)) && ranks > 1)
-		return rlx_fail(err, RLX_EINVAL, "communicator: %u ranks have no name to find each "
-				"other by; set MASTER_ADDR and MASTER_PORT, or opts.name", ranks);
-	return rank ? ask(c, name, err) : make(c, name, err);
+	st = find_arena(c, o, err);
+	return st || c->sh ? st : comm_sit_down(c, err);
 }

@@ -72,7 +72,6 @@ enum rlx_status comm_sit_down(struct rlx_comm *c, struct rlx_error *err)
 	}
 	c->slots = (char *)sh + rlx_align64(sizeof(*sh) + ranks * sizeof(struct comm_seat));
 	own_seat(c)->pid_space = pid_space();
-	own_seat(c)->kind = (uint32_t)c->kind;
 	__atomic_store_n(&own_seat(c)->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	return RLX_OK;
 }
@@ -132,7 +131,7 @@ void rlx_comm_fail(struct rlx_comm *c, const char *why)
 	wake(c->sh);
 }
 
-/* True: the process of @seat has ended. What cannot be known is taken to live. */
+/* Has the process of seat @r ended? What cannot be known is taken to live. */
 static bool is_dead(struct rlx_comm *c, unsigned int r)
 {
 	struct comm_seat *seat = &c->sh->seat[r];
@@ -148,6 +147,15 @@ static bool is_dead(struct rlx_comm *c, unsigned int r)
 	}
 	p.fd = c->pidfd[r];
 	return poll(&p, 1, 0) > 0;
+}
+
+void comm_watch(struct rlx_comm *c)
+{
+	unsigned int r;
+
+	for (r = 0; r < c->sh->ranks; r++)
+		if (r != c->collective.rank)
+			is_dead(c, r);
 }
 
 enum rlx_status comm_look(struct rlx_comm *c)
@@ -178,15 +186,17 @@ enum rlx_status comm_look(struct rlx_comm *c)
 	return RLX_OK;
 }
 
-/* Who is not here at the deadline, by number. */
-static enum rlx_status too_late(struct rlx_comm *c)
+/* By number: who never came, or not to this meeting. */
+enum rlx_status comm_too_late(struct rlx_comm *c)
 {
 	unsigned int r, n = 0;
 	char list[80] = "";
 	size_t at = 0;
 
 	for (r = 0; r < c->sh->ranks; r++)
-		if (atomic_load(&c->sh->seat[r].met) < c->meetings && ++n && at < sizeof(list) - 8)
+		if ((atomic_load(&c->sh->seat[r].state) == COMM_ABSENT ||
+		     atomic_load(&c->sh->seat[r].met) < c->meetings) && ++n &&
+		    at < sizeof(list) - 8)
 			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%u",
 					       at ? ", " : "", r);
 	return comm_failed(c, RLX_ETIME, "%s %s did not come within %.3g s", n == 1 ? "rank" :
@@ -208,7 +218,7 @@ static enum rlx_status wait_for(struct rlx_comm *c, uint32_t meeting)
 		    errno == ETIMEDOUT)
 			st = comm_look(c);
 		if (!st && atomic_load(&c->sh->meeting) == meeting && rlx_now() > until)
-			st = too_late(c);
+			st = comm_too_late(c);
 	}
 	/* it took place, whatever came after */
 	return st;

@@ -6,8 +6,6 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "backends/gpu/gpu.h"
 #include "base/clock.h"
@@ -15,6 +13,7 @@
 #include "rlx/device.h"
 #include "rt/rt.h"
 #include "selftests/lib/op_case.h"
+#include "selftests/lib/ranks.h"
 #include "selftests/lib/train_rig.h"
 
 enum { RANKS = 2, ROWS = 8, IN = 16, LARGE = 17000, SMALL = 64, STEPS = 5, STATE_FLOATS = 1 << 20 };
@@ -25,8 +24,6 @@ static struct {
 	size_t	n[RANKS];
 	double	loss[RANKS][STEPS];
 } *seen;
-
-static pid_t pids[RANKS];
 
 /*
  * No driver may be begun before the ranks are forked, so children ask: @emulated whether the
@@ -165,11 +162,8 @@ static void start_ranks(rank_fn *fn)
 	char device[16];
 
 	CHECKF(!rlx_comm_arena(RANKS, &at, &err), "%s", err.text);
-	fflush(NULL);
 	for (i = 0; i < RANKS; i++) {
-		pids[i] = fork();
-		CHECK(pids[i] >= 0);
-		if (pids[i])
+		if (!ranks_fork(i))
 			continue;
 		snprintf(device, sizeof(device), "%s:%u", op_case_gpu(), i);
 		c = join(at, i);
@@ -178,21 +172,9 @@ static void start_ranks(rank_fn *fn)
 		fn(&r, c);
 		train_end(&r);
 		rlx_comm_free(c);
-		fflush(NULL);
-		_exit(0);
+		ranks_exit();
 	}
 	rlx_arena_put(at);
-}
-
-static void end_ranks(int killed)
-{
-	int status, i;
-
-	for (i = 0; i < RANKS; i++) {
-		CHECK(waitpid(pids[i], &status, 0) == pids[i]);
-		CHECKF(i == killed || (WIFEXITED(status) && !WEXITSTATUS(status)),
-		       "rank %d: status %#x", i, status);
-	}
 }
 
 /* Launches stand between a sum aside and the first that waits for it. */
@@ -240,7 +222,7 @@ TEST(states_are_equal_on_all_and_those_of_one_process)
 
 	need_two();
 	start_ranks(steps);
-	end_ranks(-1);
+	ranks_end(RANKS, -1);
 	CHECK(seen->n[0] == seen->n[1] && seen->n[0] > (size_t)IN * LARGE);
 	CHECK(!memcmp(seen->state[0], seen->state[1], seen->n[0] * 4));
 	build(&r, op_case_gpu(), 1, RANKS);
@@ -292,7 +274,7 @@ TEST(runs_that_add_up_need_no_sums)
 	units = SMALL;
 	runs = 2;
 	start_ranks(steps_of_two_runs);
-	end_ranks(-1);
+	ranks_end(RANKS, -1);
 	build(&r, op_case_gpu(), 1, 2 * RANKS);
 	for (step = 0; step < STEPS; step++)
 		for (part = 0; part < 2 * RANKS; part++) {
@@ -337,7 +319,7 @@ TEST(a_rank_that_is_killed_is_named_within_5_s)
 	}
 	from = rlx_now();
 	CHECK(!kill(pids[1], SIGKILL));
-	end_ranks(1);
+	ranks_end(RANKS, 1);
 	CHECKF(rlx_now() - from < 5000000000u, "%.3g s", (double)(rlx_now() - from) * 1e-9);
 }
 
@@ -369,7 +351,7 @@ TEST(what_nccl_says_is_told)
 	for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 		setenv("FAKE_NCCL", calls[i], 1);
 		start_ranks(told_by_nccl);
-		end_ranks(-1);
+		ranks_end(RANKS, -1);
 	}
 	setenv("FAKE_NCCL", "version", 1);
 	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_ENODEV);

@@ -5,12 +5,11 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "rlx/comm.h"
 #include "selftests/lib/data_set.h"
+#include "selftests/lib/ranks.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/train_rig.h"
 
@@ -24,8 +23,6 @@ static struct {
 } *seen;
 
 typedef void rank_fn(struct rlx_comm *c, void *arg);
-
-static pid_t pids[MOST];
 
 static struct rlx_comm *join(struct rlx_arena *at, unsigned int rank, unsigned int n,
 			     int64_t timeout_ns)
@@ -47,38 +44,21 @@ static void start_ranks(unsigned int n, int64_t timeout_ns, rank_fn *fn, void *a
 	unsigned int r;
 
 	CHECKF(!rlx_comm_arena(n, &at, &err), "%s", err.text);
-	fflush(NULL);
 	for (r = 0; r < n; r++) {
-		pids[r] = fork();
-		CHECK(pids[r] >= 0);
-		if (pids[r])
+		if (!ranks_fork(r))
 			continue;
 		c = join(at, r, n, timeout_ns);
 		fn(c, arg);
 		rlx_comm_free(c);
-		fflush(NULL);
-		_exit(0);
+		ranks_exit();
 	}
 	rlx_arena_put(at);
-}
-
-/* All end well, but for @killed. */
-static void end_ranks(unsigned int n, int killed)
-{
-	unsigned int r;
-	int status;
-
-	for (r = 0; r < n; r++) {
-		CHECK(waitpid(pids[r], &status, 0) == pids[r]);
-		CHECKF((int)r == killed || (WIFEXITED(status) && !WEXITSTATUS(status)),
-		       "rank %u: status %#x", r, status);
-	}
 }
 
 static void run_ranks(unsigned int n, rank_fn *fn, void *arg)
 {
 	start_ranks(n, 0, fn, arg);
-	end_ranks(n, -1);
+	ranks_end(n, -1);
 }
 
 static void share_results(void)
@@ -521,23 +501,30 @@ static void sums_for_ever(struct rlx_comm *c, void *arg)
 	sums_until_told(c, arg);
 }
 
-/* Within 5 seconds all others know. */
-TEST(a_rank_that_is_killed_is_named_to_the_others)
+/* One of three that do @fn is killed after a while; within 5 seconds the others know. */
+static void kill_one(rank_fn *fn, uint64_t *seed, unsigned int after_us, unsigned int rounds)
 {
-	uint64_t s = rlx_test_seed(), from;
-	int round;
+	uint64_t from;
 
-	for (round = 0; round < 20; round++) {
-		struct fault f = { (unsigned int)(rlx_test_rand(&s) % 3), RLX_EOWNERDEAD, "died" };
+	for (; rounds; rounds--) {
+		struct fault f = { (unsigned int)(rlx_test_rand(seed) % 3), RLX_EOWNERDEAD,
+				   "died" };
 
-		start_ranks(3, 0, sums_for_ever, &f);
-		usleep(60000 + (unsigned int)(rlx_test_rand(&s) % 60000));
+		start_ranks(3, 0, fn, &f);
+		usleep(after_us + (unsigned int)(rlx_test_rand(seed) % after_us));
 		from = rlx_now();
 		CHECK(!kill(pids[f.who], SIGKILL));
-		end_ranks(3, (int)f.who);
+		ranks_end(3, (int)f.who);
 		CHECKF(rlx_now() - from < 5000000000u, "%.3g s", (double)(rlx_now() - from) * 1e-9);
 	}
 	CHECK(waitpid(-1, NULL, WNOHANG) < 0);	/* nobody is left */
+}
+
+TEST(a_rank_that_is_killed_is_named_to_the_others)
+{
+	uint64_t s = rlx_test_seed();
+
+	kill_one(sums_for_ever, &s, 60000, 20);
 }
 
 static void trains_until_told(struct rlx_comm *c, void *arg)
@@ -556,26 +543,17 @@ static void trains_until_told(struct rlx_comm *c, void *arg)
 		st = rlx_session_run(r.s);
 	}
 	snprintf(name, sizeof(name), "rank %u", f->who);
-	CHECKF(st == f->want && strstr(rlx_session_error(r.s)->text, name), "%d: %s", st,
+	CHECKF(st == f->want && strstr(rlx_session_error(r.s)->text, name) &&
+	       strstr(rlx_session_error(r.s)->text, f->text), "%d: %s", st,
 	       rlx_session_error(r.s)->text);
 	train_end(&r);
 }
 
 TEST(a_run_tells_of_a_rank_that_is_killed)
 {
-	uint64_t s = rlx_test_seed(), from;
-	int round;
+	uint64_t s = rlx_test_seed();
 
-	for (round = 0; round < 5; round++) {
-		struct fault f = { (unsigned int)(rlx_test_rand(&s) % 3), RLX_EOWNERDEAD, "" };
-
-		start_ranks(3, 0, trains_until_told, &f);
-		usleep(200000 + (unsigned int)(rlx_test_rand(&s) % 100000));
-		from = rlx_now();
-		CHECK(!kill(pids[f.who], SIGKILL));
-		end_ranks(3, (int)f.who);
-		CHECK(rlx_now() - from < 5000000000u);
-	}
+	kill_one(trains_until_told, &s, 200000, 5);
 }
 
 static void leaves(struct rlx_comm *c, void *arg)
@@ -641,144 +619,9 @@ TEST(a_rank_that_goes_another_way_is_named)
 	run_ranks(3, leaves, &left);
 	run_ranks(3, gives_up, &out);
 	start_ranks(3, 300000000, hangs, &late);
-	end_ranks(3, -1);
+	ranks_end(3, -1);
 	run_ranks(3, sums_less, &other);
 	run_ranks(3, disagrees, &other);
-}
-
-/* ---- finding each other ---- */
-
-static enum rlx_status by_name(const char *name, unsigned int rank, unsigned int n, int kind,
-			       struct rlx_comm **c, struct rlx_error *err)
-{
-	struct rlx_comm_opts o = { .size = sizeof(o), .name = name, .rank = rank, .ranks = n,
-				   .kind = kind, .timeout_ns = 5000000000 };
-
-	return rlx_comm_new(&o, c, err);
-}
-
-/* @ranks[r] is how many rank r believes that there are; all get @want. */
-static void meet_by_name(const char *name, const unsigned int *ranks, const unsigned int *rank,
-			 unsigned int n, enum rlx_status want, const char *text)
-{
-	unsigned int i;
-
-	fflush(NULL);
-	for (i = 0; i < n; i++) {
-		struct rlx_error err = { 0 };
-		struct rlx_comm *c;
-		float x = 1;
-
-		pids[i] = fork();
-		if (pids[i])
-			continue;
-		CHECKF(by_name(name, rank[i], ranks[i], RLX_COMM_SHM, &c, &err) == want &&
-		       strstr(err.text, text), "%d: %s", err.status, err.text);
-		if (!want)
-			CHECK(!rlx_comm_all_reduce(c, &x, 1, RLX_F32) && x == (float)n);
-		rlx_comm_free(c);
-		fflush(NULL);
-		_exit(0);
-	}
-	end_ranks(n, -1);
-}
-
-TEST(ranks_of_a_name_find_each_other)
-{
-	char name[40];
-
-	snprintf(name, sizeof(name), "test-%d", getpid());
-	meet_by_name(name, (unsigned int[]){ 3, 3, 3 }, (unsigned int[]){ 2, 0, 1 }, 3, RLX_OK, "");
-	meet_by_name(name, (unsigned int[]){ 2, 3 }, (unsigned int[]){ 0, 1 }, 2, RLX_EPROTO,
-		     "rank 1 is of 3 ranks, the others of 2");
-	meet_by_name(name, (unsigned int[]){ 3, 3, 3 }, (unsigned int[]){ 0, 1, 1 }, 3, RLX_EEXIST,
-		     "two processes are rank 1");
-}
-
-/* NULL @text: it is rank @rank of @n. */
-static void check_environment(const char *const *set, int rank, int n, enum rlx_status want,
-			      const char *text)
-{
-	static const char *const all[] = {
-		"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-		"PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "PMI_JOBID", "MPI_LOCALNRANKS",
-		"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_ID", "SLURM_STEP_ID",
-		"RLX_COMM_FD",
-	};
-	struct rlx_comm_opts o = { .size = sizeof(o), .timeout_ns = 100000000 };
-	struct rlx_error err = { 0 };
-	struct rlx_comm *c;
-	unsigned int i;
-
-	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
-		unsetenv(all[i]);
-	for (i = 0; set[i]; i += 2)
-		setenv(set[i], set[i + 1], 1);
-	CHECKF(rlx_comm_new(&o, &c, &err) == want && (!want || strstr(err.text, text)),
-	       "%s: %d: %s", set[0] ? set[0] : "", err.status, err.text);
-	if (want)
-		return;
-	CHECK_EQ(rlx_comm_rank(c), rank);
-	CHECK_EQ(rlx_comm_ranks(c), n);
-	rlx_comm_free(c);
-}
-
-#define ENV(...) ((const char *const[]){ __VA_ARGS__, NULL })
-TEST(launchers_say_which_rank_it_is)
-{
-	char me[20];
-
-	snprintf(me, sizeof(me), "%d", getpid());
-	check_environment((const char *const[]){ NULL }, 0, 1, RLX_OK, "");
-	check_environment(ENV("RANK", "0", "WORLD_SIZE", "1"), 0, 1, RLX_OK, "");
-	check_environment(ENV("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "1"), 0, 1,
-			  RLX_OK, "");
-	check_environment(ENV("PMI_RANK", "0", "PMI_SIZE", "1"), 0, 1, RLX_OK, "");
-	check_environment(ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "1"), 0, 1, RLX_OK, "");
-	check_environment(ENV("RANK", "1", "WORLD_SIZE", "3", "MASTER_ADDR", "a", "MASTER_PORT",
-			      me), 1, 3, RLX_ETIME, "no rank 0 was found by the rank (1)");
-	check_environment(ENV("RANK", "0", "WORLD_SIZE", "3", "MASTER_ADDR", "a", "MASTER_PORT",
-			      me), 0, 3, RLX_ETIME,
-			  "not all ranks came to rank 0; with itself it has (1)");
-	check_environment(ENV("RANK", "2", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL,
-			  "RANK is '2' and WORLD_SIZE '2'");
-	check_environment(ENV("RANK", "x", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL, "RANK is 'x'");
-	check_environment(ENV("RANK", "0"), 0, 0, RLX_EINVAL, "WORLD_SIZE 'not set'");
-	check_environment(ENV("RANK", "0", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL,
-			  "set MASTER_ADDR and MASTER_PORT");
-	check_environment(ENV("RANK", "0", "WORLD_SIZE", "4", "LOCAL_WORLD_SIZE", "2"), 0, 0,
-			  RLX_ENOSUP, "several hosts");
-	check_environment(ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_NNODES", "2"), 0, 0,
-			  RLX_ENOSUP, "several hosts");
-	check_environment(ENV("RLX_COMM_FD", "-3"), 0, 0, RLX_EINVAL, "no descriptor");
-	check_environment(ENV("RLX_COMM_FD", "0"), 0, 0, RLX_EBADFD, "");
-}
-
-TEST(wrong_options_are_refused)
-{
-	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 2, .rank = 2 };
-	struct rlx_error err = { 0 };
-	struct rlx_comm *c;
-	struct rlx_arena *a;
-
-	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_EINVAL);
-	CHECK_EQ(rlx_comm_new(&o, NULL, &err), RLX_EINVAL);
-	o = (struct rlx_comm_opts){ .size = sizeof(o), .kind = 9 };
-	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_EINVAL);
-	CHECK_EQ(rlx_comm_arena(0, &a, &err), RLX_EINVAL);
-	CHECK_EQ(rlx_comm_arena(100000, &a, &err), RLX_EINVAL);
-	CHECK_EQ(rlx_comm_rank(NULL), 0);
-	CHECK_EQ(rlx_comm_ranks(NULL), 1);
-	CHECK(!rlx_comm_collective(NULL));
-	CHECK_EQ(rlx_comm_barrier(NULL), RLX_EINVAL);
-	rlx_comm_fail(NULL, "");
-	rlx_comm_free(NULL);
-	setenv("RLX_NCCL", "/nowhere/libnccl.so.2", 1);
-	o = (struct rlx_comm_opts){ .size = sizeof(o), .kind = RLX_COMM_NCCL, .ranks = 1 };
-	err = (struct rlx_error){ 0 };
-	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_ENODEV);
-	CHECKF(strstr(err.text, "RLX_NCCL"), "%s", err.text);
 }
 
 TEST_MAIN()

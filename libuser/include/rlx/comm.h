@@ -41,8 +41,9 @@ enum rlx_comm_kind { RLX_COMM_SHM, RLX_COMM_NCCL, RLX_COMM_RCCL };
  *           and PMI_SIZE, SLURM_PROCID and SLURM_NTASKS, in this order; without any of these
  *           one rank. RLX_COMM_FD is a descriptor of rlx_comm_arena() to meet at
  * @rank:    which of them this is
- * @name:    ranks of one name and user find each other (by an abstract Unix socket); NULL:
- *           made of MASTER_ADDR and MASTER_PORT, or of the job that the environment names
+ * @name:    ranks of one name and user find each other (by an abstract Unix socket, which
+ *           no other user can join or answer at); NULL: made of the job that the environment
+ *           names, or of MASTER_ADDR and MASTER_PORT
  * @arena:   of rlx_comm_arena(), to meet at; NULL: by name
  * @timeout_ns: how long is waited for ranks that live; 0: 10 minutes
  */
