@@ -84,6 +84,15 @@ const void *comm_word(const struct rlx_comm *c, unsigned int r);
 enum rlx_status comm_look(struct rlx_comm *c);
 /* Open the pidfds of all, while those pids can be no others'. */
 void comm_watch(struct rlx_comm *c);
+/*
+ * Of the time between two looks, what does not count as waiting: a process that was stopped
+ * itself (SIGSTOP, a suspended machine) knows nothing of the others.
+ */
+static inline uint64_t comm_stopped(uint64_t was, uint64_t now)
+{
+	return now - was > 1000000000 ? now - was : 0;
+}
+
 /* It fails with who is not here. */
 enum rlx_status comm_too_late(struct rlx_comm *c);
 /* The first failure is kept, and the others are told. */

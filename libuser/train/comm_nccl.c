@@ -135,16 +135,19 @@ static void *watch_main(void *arg)
 {
 	struct nccl *n = arg;
 	struct rlx_comm *w = &n->watch;
-	uint64_t at;
+	uint64_t at, was;
 
 	pthread_mutex_lock(&n->lock);
 	while (!n->stop && !n->aborted) {
-		at = rlx_now() + LOOK_NS;
+		was = rlx_now();
+		at = was + LOOK_NS;
 		pthread_cond_timedwait(&n->woken, &n->lock, &(struct timespec){
 			.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000) });
 		if (n->stop)
 			break;
-		if (n->since && rlx_now() - n->since > w->timeout)
+		if (n->since)
+			n->since += comm_stopped(was, rlx_now());
+		if (n->since && rlx_now() > n->since + w->timeout)
 			comm_failed(w, RLX_ETIME, "rank %u waits for a sum longer than %.3g s: a "
 				    "rank does not come to it", w->collective.rank,
 				    (double)w->timeout * 1e-9);

@@ -208,7 +208,7 @@ enum rlx_status comm_too_late(struct rlx_comm *c)
 static enum rlx_status wait_for(struct rlx_comm *c, uint32_t meeting)
 {
 	const struct timespec nap = { .tv_nsec = LOOK_NS };
-	uint64_t until = rlx_now() + c->timeout;
+	uint64_t now = rlx_now(), until = now + c->timeout, was;
 	enum rlx_status st = RLX_OK;
 
 	while (!st && atomic_load(&c->sh->meeting) == meeting) {
@@ -217,7 +217,10 @@ static enum rlx_status wait_for(struct rlx_comm *c, uint32_t meeting)
 		if (syscall(SYS_futex, &c->sh->meeting, FUTEX_WAIT, meeting, &nap, NULL, 0) &&
 		    errno == ETIMEDOUT)
 			st = comm_look(c);
-		if (!st && atomic_load(&c->sh->meeting) == meeting && rlx_now() > until)
+		was = now;
+		now = rlx_now();
+		until += comm_stopped(was, now);
+		if (!st && atomic_load(&c->sh->meeting) == meeting && now > until)
 			st = comm_too_late(c);
 	}
 	/* it took place, whatever came after */

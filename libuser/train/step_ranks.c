@@ -24,30 +24,34 @@ static rlx_value summed(struct bucket *b, rlx_value x)
 	return rlx_emit(b->s->g, all_reduce, .x = x, .ranks = (int32_t)b->s->o.ranks);
 }
 
-/* The sums of all that is in it; then it is empty. */
-static void flush(struct bucket *b)
+/* One sum of all that is in it. */
+static void sum_joined(struct bucket *b)
 {
 	struct rlx_graph *g = b->s->g;
 	rlx_value flat[JOINED], all;
 	int64_t at = 0, n;
 	unsigned int i;
 
-	if (b->n == 1)
-		*b->to[0] = summed(b, b->x[0]);
-	for (i = 0; b->n > 1 && i < b->n; i++)
+	for (i = 0; i < b->n; i++)
 		flat[i] = rlx_emit(g, reshape, .x = b->x[i],
 				   .shape = RLX_INTS(rlx_type_count(&b->t[i])));
-	if (b->n > 1) {
-		all = rlx_emit(g, concat, .axis = 0, .xs = { flat, b->n });
-		all = summed(b, all);
-	}
-	for (i = 0; b->n > 1 && i < b->n; i++, at += n) {
+	all = summed(b, rlx_emit(g, concat, .axis = 0, .xs = { flat, b->n }));
+	for (i = 0; i < b->n; i++, at += n) {
 		n = rlx_type_count(&b->t[i]);
 		*b->to[i] = rlx_emit(g, slice, .x = all, .axes = RLX_INTS(0),
 				     .starts = RLX_INTS(at), .ends = RLX_INTS(at + n));
 		*b->to[i] = rlx_emit(g, reshape, .x = *b->to[i],
 				     .shape = { b->t[i].dim, b->t[i].rank });
 	}
+}
+
+/* Then it is empty. */
+static void flush(struct bucket *b)
+{
+	if (b->n == 1)
+		*b->to[0] = summed(b, b->x[0]);
+	else if (b->n)
+		sum_joined(b);
 	b->n = 0;
 	b->bytes = 0;
 }

@@ -5,8 +5,10 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/half.h"
 #include "rlx/comm.h"
 #include "selftests/lib/data_set.h"
 #include "selftests/lib/ranks.h"
@@ -150,10 +152,28 @@ struct recipe {
 	int		optimizer;
 	bool		norm;		/* with a batch norm */
 	bool		wide;		/* in f64 */
+	bool		odd;		/* with variables of other dtypes, of 0 and 1 elements, many */
 	unsigned int	runs;		/* of a step; 0: 1 */
 	bool		idle;		/* all but the last of them without sums */
 	int		bad_step, bad_rank;	/* whose loss is infinite there */
 };
+
+/* @x times means of variables, more of them than one sum over ranks takes. */
+static rlx_value add_odd(struct train_rig *r, rlx_value x, enum rlx_dtype dt)
+{
+	static const enum rlx_dtype of[] = { RLX_F32, RLX_BF16, RLX_F16, RLX_F64 };
+	rlx_value v, sum = rlx_scalar_const(r->g, dt, 1);
+	int i;
+
+	for (i = 0; i < 70; i++) {
+		v = rlx_var(r->g, r->v, rlx_name("odd%d", i), rlx_type(of[i % 4], i / 4 % 5),
+			    RLX_NORMAL(0.1), 0);
+		v = rlx_emit(r->g, reduce, .x = rlx_emit(r->g, cast, .x = v, .to = dt));
+		v = rlx_emit(r->g, mul, .a = v, .b = rlx_scalar_const(r->g, dt, 1 / 64.0));
+		sum = rlx_emit(r->g, add, .a = sum, .b = v);
+	}
+	return rlx_emit(r->g, mul, .a = x, .b = sum);
+}
 
 /* logits = relu(x w) u; @parts in one process, or one of @ranks. */
 static void build_graph(struct train_rig *r, const struct recipe *how, unsigned int ranks,
@@ -174,6 +194,7 @@ static void build_graph(struct train_rig *r, const struct recipe *how, unsigned 
 	if (how->norm)
 		x = rlx_batch_norm(r->g, r->v, x, true, NULL);
 	x = rlx_emit(r->g, relu, .x = x);
+	x = how->odd ? add_odd(r, x, dt) : x;
 	x = rlx_dropout(r->g, x, 0.25, rlx_train_count(r->g, r->v), 5);
 	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "u", rlx_type(dt, 16, 3),
 							RLX_KAIMING(16), 0));
@@ -184,11 +205,51 @@ static void build_graph(struct train_rig *r, const struct recipe *how, unsigned 
 	rlx_train_step(r->g, r->v, loss, rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &opt);
 }
 
+static void set(void *p, enum rlx_dtype dt, int64_t i, double x)
+{
+	if (dt == RLX_F64)
+		((double *)p)[i] = x;
+	else if (dt == RLX_F32)
+		((float *)p)[i] = (float)x;
+	else
+		((uint16_t *)p)[i] = dt == RLX_F16 ? rlx_f32_to_f16((float)x) :
+						     rlx_f32_to_bf16((float)x);
+}
+
+/* rlx_states_init() fills none of bf16 and f16. */
+static struct rlx_states *own_states(struct train_rig *r, uint64_t seed)
+{
+	struct rlx_states *states;
+	unsigned int i;
+	int64_t k;
+
+	CHECKF(!rlx_graph_finish(r->g), "%s", rlx_graph_error(r->g)->text);
+	CHECKF(!rlx_compile(r->g, NULL, &r->p, &r->err), "%s", r->err.text);
+	CHECKF(!rlx_states_new(r->p, NULL, &states, &r->err), "%s", r->err.text);
+	rlx_program_put(r->p);
+	for (i = 0; i < rlx_states_count(states); i++) {
+		const char *name = rlx_states_name(states, i);
+		const struct rlx_type *t = rlx_states_type(states, i);
+		void *p = rlx_buf_ptr(rlx_states_buf(states, i));
+
+		if (!strcmp(name, "train.scale"))
+			set(p, RLX_F32, 0, 1024);
+		for (k = 0; !strchr(name, '.') && k < rlx_type_count(t); k++)
+			set(p, t->dtype, k, rlx_test_uniform(&seed, -0.3, 0.3));
+	}
+	return states;
+}
+
 static void build(struct train_rig *r, const struct recipe *how, unsigned int ranks,
 		  unsigned int parts)
 {
+	struct rlx_states *states = NULL;
+
 	build_graph(r, how, ranks, parts);
-	train_open(r, "cpu", 1, NULL, how->seed);
+	if (how->odd)
+		states = own_states(r, how->seed);
+	train_open(r, "cpu", 1, states, how->seed);
+	rlx_states_put(states);
 }
 
 static void put(struct train_rig *r, const char *name, const struct recipe *how, int64_t i,
@@ -320,6 +381,17 @@ TEST(steps_are_those_of_one_process_bit_for_bit)
 			check_equal_to_one((struct recipe){
 				.seed = seed + k, .ranks = n, .optimizer = (int)k,
 				.wide = k == RLX_LION, .bad_step = 4, .bad_rank = (int)(n - 1) });
+}
+
+TEST(variables_may_be_empty_narrow_wide_and_many)
+{
+	struct recipe how = { .seed = rlx_test_seed(), .ranks = 3, .odd = true, .bad_step = 7,
+			      .bad_rank = 1, .optimizer = RLX_ADAMW };
+
+	share_results();
+	check_equal_to_one(how);
+	how.wide = true;
+	check_equal_to_one(how);
 }
 
 TEST(statistics_of_a_batch_are_means_over_ranks)
@@ -587,6 +659,31 @@ static void hangs(struct rlx_comm *c, void *arg)
 	CHECK_EQ(rlx_comm_collective(c)->all_reduce(rlx_comm_collective(c)->ctx,
 		 &(struct rlx_reduction){ &x, &x, 1, RLX_F32, NULL, NULL }, &err), RLX_ETIME);
 	CHECK(strstr(err.text, "rank 1"));
+}
+
+static void comes_later(struct rlx_comm *c, void *arg)
+{
+	int i;
+
+	(void)arg;
+	for (i = 0; rlx_comm_rank(c) == 1 && i < 20; i++)
+		usleep(25000);		/* of one long sleep the stop would be a part */
+	CHECKF(!rlx_comm_barrier(c), "%s", rlx_comm_error(c)->text);
+}
+
+/* As all are by ^Z in a shell: time in which nobody could come counts for nobody. */
+TEST(ranks_that_are_all_stopped_go_on)
+{
+	unsigned int r;
+
+	start_ranks(2, 2000000000, comes_later, NULL);
+	usleep(250000);
+	for (r = 0; r < 2; r++)
+		CHECK(!kill(pids[r], SIGSTOP));
+	usleep(3000000);
+	for (r = 0; r < 2; r++)
+		CHECK(!kill(pids[r], SIGCONT));
+	ranks_end(2, -1);
 }
 
 static void sums_less(struct rlx_comm *c, void *arg)

@@ -45,7 +45,8 @@ enum rlx_comm_kind { RLX_COMM_SHM, RLX_COMM_NCCL, RLX_COMM_RCCL };
  *           no other user can join or answer at); NULL: made of the job that the environment
  *           names, or of MASTER_ADDR and MASTER_PORT
  * @arena:   of rlx_comm_arena(), to meet at; NULL: by name
- * @timeout_ns: how long is waited for ranks that live; 0: 10 minutes
+ * @timeout_ns: how long is waited for ranks that live, without the time in which this one was
+ *           stopped itself; 0: 10 minutes
  */
 struct rlx_comm_opts {
 	size_t			 size;
