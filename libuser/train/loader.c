@@ -514,7 +514,8 @@ enum rlx_status rlx_loader_seek(struct rlx_loader *ld, const struct rlx_loader_p
 	    pos->epoch > UINT64_MAX / 2 / ld->epoch_batches)
 		return rlx_fail(err, RLX_EINVAL,
 				"loader: position %llu is not the begin of a global "
-				"batch of %u x %u, of %llu samples",
+				"batch of %u x %u (batch x world), of %llu samples; take "
+				"those that it was told with, or such that divide it",
 				(unsigned long long)pos->position, ld->o.batch, ld->o.world,
 				(unsigned long long)ld->epoch_rows);
 	if (ld->is_fed) {	/* what a session has is given back with its next batch */

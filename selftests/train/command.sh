@@ -136,6 +136,28 @@ torchrun()
 	[ $got = 0 ] && [ ! -s "$tmp/second" ] && grep -q '^step 20/20' "$tmp/got"
 }
 
+# One that is alone, and one whose launcher says half of it, are told what to do.
+alone()
+{
+	ranks_config "$tmp/alone" 2 20 | sed 's/^ranks = .*/&\ntimeout = 1/' >"$tmp/alone.conf"
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=alone MASTER_PORT=$$ \
+		$rlx train "$tmp/alone.conf" 2>"$tmp/said"
+	got=$?
+	WORLD_SIZE=2 $rlx train "$tmp/alone.conf" 2>>"$tmp/said" && return 1
+	cat "$tmp/said"
+	[ $got = 3 ] && grep -q 'rank 1 found no rank 0 within 1 s' "$tmp/said" &&
+	grep -q '\[train\] timeout is how long is waited' "$tmp/said" &&
+	grep -q "WORLD_SIZE is '2' and RANK not set" "$tmp/said" && [ ! -e "$tmp/alone" ]
+}
+
+# Who ignores the ends of its children hands that down.
+ignored_ends()
+{
+	ranks_config "$tmp/ends" 2 20 >"$tmp/ends.conf"
+	timeout 60 env --ignore-signal=CHLD $rlx train "$tmp/ends.conf" >"$tmp/got" &&
+	grep -q '^step 20/20' "$tmp/got"
+}
+
 # Children of process $1
 children()
 {
@@ -196,6 +218,7 @@ mistakes()
 	wrong 2 "dim must be a multiple of heads" 's/^heads = .*/heads = 5/' &&
 	wrong 2 "kind is 'gpt'; there are classifier|decoder" 's/^kind = .*/kind = gpt/' &&
 	wrong 2 "folder is missing" '/^folder/d' &&
+	wrong 2 "ranks and timeout must be 1" 's/^batch = .*/&\ntimeout = 0/' &&
 	wrong 2 "neither \[section\] nor key" 's/^layers.*/layers/' &&
 	wrong 3 "/nowhere cannot be read" 's|^text = .*|text = /nowhere|' &&
 	wrong 3 "no device 'gpu'" 's/^batch = .*/&\ndevice = gpu/'
@@ -220,6 +243,8 @@ check classifier classifier
 check early-stop early_stop
 check ranks ranks
 check torchrun torchrun
+check alone alone
+check ignored-ends ignored_ends
 check killed killed
 check mistakes mistakes
 check example example

@@ -232,7 +232,8 @@ static int run(struct train_job *j)
 	snprintf(who, sizeof(who), "rank %u: ", j->rank);
 	if (!j->rank || !strncmp(j->err.text, who, strlen(who)))
 		*who = 0;
-	return tool_fail("train", TOOL_FAILED, "%s%s", who, j->err.text);
+	return tool_fail("train", TOOL_FAILED, "%s%s%s", who, j->err.text, j->err.status ==
+			 RLX_ETIME ? "; [train] timeout is how long is waited" : "");
 }
 
 int cmd_train(int argc, char **argv)

@@ -28,7 +28,7 @@ struct train_config {
 	uint64_t	 warmup, cooldown;
 	double		 floor;
 	/* [train] */
-	uint64_t	 steps, batch, accumulate, threads, seed, ranks;
+	uint64_t	 steps, batch, accumulate, threads, seed, ranks, timeout;
 	double		 clip, ema;
 	char		*device;
 	int		 precision, scaling;

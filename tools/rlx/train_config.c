@@ -56,6 +56,7 @@ static const struct key {
 	KEY("train", "seed", seed, K_UINT, 1, NULL, "of first values and order")
 	KEY("train", "threads", threads, K_UINT, 0, NULL, "of the CPU; 0: all")
 	KEY("train", "ranks", ranks, K_UINT, 1, NULL, "processes, each with batches of its own")
+	KEY("train", "timeout", timeout, K_UINT, 600, NULL, "seconds until a rank is given up")
 	KEY("train", "device", device, K_STR, 0, NULL, "(cpu)")
 	KEY("train", "precision", precision, K_WORD, 0,
 	    "f32|bf16|mixed-bf16|f16|mixed-f16|tf32", "")
@@ -161,8 +162,8 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 {
 	const char *bad = NULL;
 
-	if (!c->steps || !c->batch || !c->accumulate || !c->ranks)
-		bad = "[train] steps, batch, accumulate and ranks must be 1 at least";
+	if (!c->steps || !c->batch || !c->accumulate || !c->ranks || !c->timeout)
+		bad = "[train] steps, batch, accumulate, ranks and timeout must be 1 at least";
 	else if (!c->folder)
 		bad = "[output] folder is missing: where the curve and checkpoints go";
 	else if (c->kind == TRAIN_CLASSIFIER && !c->train)

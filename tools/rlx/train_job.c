@@ -80,7 +80,7 @@ static bool open_data(struct train_job *j)
 	snprintf(train, sizeof(train), "%s/text.rlxr", j->c.folder);
 	snprintf(test, sizeof(test), "%s/text-test.rlxr", j->c.folder);
 	/* a run that goes on wants the data that it had: the loader compares */
-	if (access(train, F_OK) && !train_text(j->c.text, j->c.folder, &j->err))
+	if (!j->rank && access(train, F_OK) && !train_text(j->c.text, j->c.folder, &j->err))
 		return false;
 	return open_loader(j, train, true, &j->ld) && open_loader(j, test, false, &j->test) &&
 	       (j->rank || train_ranks_wait(j));

@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "tools/rlx/tool.h"
 #include "tools/rlx/train_job.h"
+#include "train/comm.h"
 
 /* After one rank failed the others have so long to say so and end by themselves. */
 enum { GRACE_S = 5, MOST_RANKS = 256 };
@@ -133,6 +134,8 @@ int train_ranks_start(unsigned int ranks, const char *config)
 	sigset_t set;
 	int fd;
 
+	/* inherited as ignored it would have the kernel reap them */
+	signal(SIGCHLD, SIG_DFL);
 	if (ranks > MOST_RANKS)
 		return tool_fail("train", TOOL_USAGE, "%u ranks; there are %d at most", ranks,
 				 MOST_RANKS);
@@ -171,23 +174,16 @@ int train_ranks_start(unsigned int ranks, const char *config)
 
 bool train_ranks_is_one(void)
 {
-	/* in the order in which rlx_comm_new() asks for them */
-	static const char *const of[][2] = {
-		{ "RANK", "WORLD_SIZE" }, { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
-		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_NTASKS" },
-	};
-	const char *n;
-	unsigned int i;
+	unsigned int rank, ranks;
 
-	for (i = 0; i < N_ELEM(of) && !getenv(of[i][0]); i++)
-		;
-	n = i < N_ELEM(of) ? getenv(of[i][1]) : "1";
-	return !n || strcmp(n, "1");	/* one that is alone may start others */
+	/* what is wrong there rlx_comm_new() tells; one that is alone may start others */
+	return comm_launched(&rank, &ranks, NULL) || ranks > 1;
 }
 
 bool train_ranks_join(struct train_job *j)
 {
-	struct rlx_comm_opts o = { .size = sizeof(o) };
+	struct rlx_comm_opts o = { .size = sizeof(o),
+				   .timeout_ns = (int64_t)j->c.timeout * 1000000000 };
 	const char *dev = j->c.device ? j->c.device : getenv("RLX_DEVICE");
 	char name[32];
 
