@@ -461,32 +461,38 @@ void RLX_K(conv_i8_group)(const void *args, size_t begin, size_t end, void *scra
 	}
 }
 
-/* Element @j of group @k of output channel @oc, summed for the zero points. */
-static i8_elem w_elem(const struct rlx_k_conv_i8_pack *pk, size_t oc, size_t k, size_t j,
-		      int32_t *sum)
+/* Where in the weights of an output channel the elements of group @k are; -1: nowhere, for 0 */
+static void group_at(const struct rlx_k_conv_i8 *a, size_t k, ptrdiff_t at[DEPTH])
 {
-	const struct rlx_k_conv_i8 *a = pk->conv;
 	size_t icg = a->shape.ic / a->shape.groups, planes = a->grouped.ic / a->shape.groups;
 	size_t tap = k / planes, ci = k % planes * (DEPTH / a->taps);
-	size_t across = tap % a->across * a->taps, at;
-	int32_t v;
+	size_t row = tap / a->across, across = tap % a->across * a->taps, j;
 
-	if (a->taps > 1)
-		across += j;
-	else
-		ci += j;
-	if (ci >= icg || across >= a->shape.k[2])
-		return 0;
-	at = (oc * icg + ci) * a->shape.k[0] * a->shape.k[1] + tap / a->across;
-	at = at * a->shape.k[2] + across;
-	v = a->w_signed ? ((const int8_t *)pk->src)[at] :
-			  ((const uint8_t *)pk->src)[at];
-	if (DEPTH == 4)
-		v -= a->w_signed ? 0 : 128;
-	else
-		v -= a->w_zero ? a->w_zero[oc] : 0;
-	*sum += v;
-	return (i8_elem)v;
+	for (j = 0; j < DEPTH; j++) {
+		size_t c = a->taps > 1 ? ci : ci + j, t = a->taps > 1 ? across + j : across;
+
+		at[j] = c < icg && t < a->shape.k[2] ?
+			(ptrdiff_t)((c * a->shape.k[0] * a->shape.k[1] + row) * a->shape.k[2] + t) :
+			-1;
+	}
+}
+
+/* A group of output channel @oc, whose weights begin at @w, from where @at says; their sum. */
+static int32_t group_pack(const struct rlx_k_conv_i8 *a, size_t oc, const void *w,
+			  const ptrdiff_t at[DEPTH], i8_elem *d)
+{
+	const int32_t zero = DEPTH != 4 ? a->w_zero ? a->w_zero[oc] : 0 : a->w_signed ? 0 : 128;
+	int32_t sum = 0, v;
+
+	for (size_t j = 0; j < DEPTH; j++) {
+		v = 0;
+		if (at[j] >= 0)
+			v = (a->w_signed ? ((const int8_t *)w)[at[j]] :
+					   ((const uint8_t *)w)[at[j]]) - zero;
+		d[j] = (i8_elem)v;
+		sum += v;
+	}
+	return sum;
 }
 
 void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
@@ -496,22 +502,27 @@ void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
 	const struct rlx_k_conv_i8 *a = pk->conv;
 	const struct walk r = walk_of(&a->grouped);
 	int32_t *wsum = (int32_t *)pk->dst + a->shape.oc * a->groups;
-	size_t g, i, j, k, o, row, stop;
+	const size_t each = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
+			    a->shape.k[2];
+	ptrdiff_t at[DEPTH];
+	size_t g, i, k, o, row, stop;
 
 	(void)scratch;
 	for (g = begin; g < end; g++) {
+		const size_t first = g * r.ocg;
 		i8_elem *d = (i8_elem *)((int32_t *)pk->dst +
-					 g * r.ocg * a->groups);
+					 first * a->groups);
 
-		memset(wsum + g * r.ocg, 0, r.ocg * sizeof(*wsum));
+		memset(wsum + first, 0, r.ocg * sizeof(*wsum));
 		for (i = 0; i < a->grouped.tiles; i++) {
 			row = conv_tile_first(r.a, i);
 			stop = conv_tile_first(r.a, i + 1);
-			for (k = 0; k < a->groups; k++)
-				for (o = row; o < stop; o++)
-					for (j = 0; j < DEPTH; j++)
-						*d++ = w_elem(pk, g * r.ocg + o, k, j,
-							      &wsum[g * r.ocg + o]);
+			for (k = 0; k < a->groups; k++) {
+				group_at(a, k, at);
+				for (o = first + row; o < first + stop; o++, d += DEPTH)
+					wsum[o] += group_pack(a, o, (const char *)pk->src + o * each,
+							      at, d);
+			}
 		}
 	}
 }

@@ -331,22 +331,22 @@ void RLX_K(wino_c)(const void *args, size_t begin, size_t end, void *scratch)
 }
 
 /* Weights along one axis, in double: 3 values @s apart to side, @so apart. */
-static void weight_line(const double *g, size_t s, double *o, size_t so,
-			size_t m)
+RLX_INLINE void weight_line(const vd *g, size_t s, vd *o, size_t so, const size_t m)
 {
 	const double p[2] = { PA, PB };
 
 	if (m == 2) {
 		o[0] = g[0];
-		o[so] = (g[0] + g[s] + g[2 * s]) / 2;
-		o[2 * so] = (g[0] - g[s] + g[2 * s]) / 2;
+		o[so] = (g[0] + g[s] + g[2 * s]) * 0.5;
+		o[2 * so] = (g[0] - g[s] + g[2 * s]) * 0.5;
 		o[3 * so] = g[2 * s];
 		return;
 	}
-	o[0] = g[0] / (PA2 * PB2);
+	o[0] = g[0] * (1 / (double)(PA2 * PB2));
+	UNROLL
 	for (size_t i = 0; i < 2; i++) {
-		double a = p[i], b = p[1 - i], q = 2 * a * a * (a * a - b * b);
-		double even = (g[0] + a * a * g[2 * s]) / q, odd = a * g[s] / q;
+		const double a = p[i], b = p[1 - i], q = 1 / (2 * a * a * (a * a - b * b));
+		const vd even = (g[0] + a * a * g[2 * s]) * q, odd = g[s] * (a * q);
 
 		o[(2 * i + 1) * so] = even + odd;
 		o[(2 * i + 2) * so] = even - odd;
@@ -354,18 +354,42 @@ static void weight_line(const double *g, size_t s, double *o, size_t so,
 	o[5 * so] = g[2 * s];
 }
 
-/* G g G' of one filter. */
-static void weight_planes(const float *src, double *out, size_t m)
+/* G g G' of the filters of @n output channels, @step apart, in lanes; the others' are 0. */
+RLX_INLINE void weight_planes(const float *src, size_t step, size_t n, vd *out, const size_t m)
 {
-	size_t side = m + 2, i;
-	double g[9], t[3 * SIDE];
+	double lanes[9][RLX_VLD];
+	vd g[9], t[3 * SIDE];
+	size_t i, l;
 
+	for (l = 0; l < RLX_VLD; l++)
+		for (i = 0; i < 9; i++)
+			lanes[i][l] = l < n ? src[l * step + i] : 0;
 	for (i = 0; i < 9; i++)
-		g[i] = src[i];
+		g[i] = vd_loadu(lanes[i]);
+	UNROLL
 	for (i = 0; i < 3; i++)
 		weight_line(g + i, 3, t + i, 3, m);
-	for (i = 0; i < side; i++)
-		weight_line(t + i * 3, 1, out + i * side, 1, m);
+	UNROLL
+	for (i = 0; i < m + 2; i++)
+		weight_line(t + i * 3, 1, out + i * (m + 2), 1, m);
+}
+
+/* A pair of blocks of output channels, of which @n are there and @k lanes in all. */
+RLX_INLINE void pair_pack(const struct rlx_k_wino_c *a, const float *src, size_t n, size_t k,
+			  float *d, const size_t m)
+{
+	const size_t pos = (m + 2) * (m + 2);
+	vd w[SIDE * SIDE];
+	size_t i, o, p, l;
+
+	for (i = 0; i < a->ic; i++)
+		for (o = 0; o < k; o += RLX_VLD) {
+			weight_planes(src + (o * a->ic + i) * 9, a->ic * 9, o < n ? n - o : 0, w,
+				      m);
+			for (p = 0; p < pos; p++)
+				for (l = 0; l < RLX_VLD; l++)
+					d[(p * a->ic + i) * k + o + l] = (float)w[p][l];
+		}
 }
 
 void RLX_K(wino_c_pack)(const void *args, size_t begin, size_t end,
@@ -373,28 +397,19 @@ void RLX_K(wino_c_pack)(const void *args, size_t begin, size_t end,
 {
 	const struct rlx_k_wino_pack *pk = args;
 	const struct rlx_k_wino_c *a = pk->conv;
-	size_t blocks = (a->oc + C - 1) / C, pos = (a->m + 2) * (a->m + 2);
-	double w[SIDE * SIDE];
-	size_t u, i, o, p;
+	const size_t pair = TILE_K * C, lanes = (a->oc + C - 1) / C * C;
+	size_t pos = (a->m + 2) * (a->m + 2), u;
 
 	(void)scratch;
 	for (u = begin; u < end; u++) {
-		size_t k = blocks - u * TILE_K < TILE_K ? blocks - u * TILE_K :
-			   TILE_K;
-		float *d = pk->dst + u * TILE_K * C * a->ic * pos;
+		const float *src = pk->src + u * pair * a->ic * 9;
+		size_t n = a->oc - u * pair, k = lanes - u * pair;
+		float *d = pk->dst + u * pair * a->ic * pos;
 
-		for (i = 0; i < a->ic; i++)
-			for (o = 0; o < k * C; o++) {
-				size_t oc = u * TILE_K * C + o;
-
-				memset(w, 0, sizeof(w));
-				if (oc < a->oc)
-					weight_planes(pk->src +
-						      (oc * a->ic + i) * 9,
-						      w, a->m);
-				for (p = 0; p < pos; p++)
-					d[(p * a->ic + i) * k * C + o] =
-						(float)w[p];
-			}
+		k = k < pair ? k : pair;
+		if (a->m == 2)
+			pair_pack(a, src, n, k, d, 2);
+		else
+			pair_pack(a, src, n, k, d, 4);
 	}
 }
