@@ -25,7 +25,9 @@ struct cpu_call {
 	uint32_t	 body;		/* CONTROL: the step's first one in code->body */
 	uint8_t		 kind;		/* enum rlx_call_kind */
 	bool		 parallel;
-	bool		 once;		/* of params alone, and what it makes is kept */
+	bool		 packs;		/* for whom reads it first: struct cpu_param_pack */
+	bool		 unpacked;	/* reads weights as they are, while @pack is not there */
+	uint32_t	 pack;		/* 1 + that which it reads, or does without; 0: none */
 	rlx_units_fn	*set_rows;	/* with an active extent; NULL: units in proportion */
 };
 
@@ -35,6 +37,16 @@ struct cpu_prepared;
 struct cpu_packed {
 	const void	*data;
 	uint64_t	 bytes;
+};
+
+/* Weights of params alone, packed when a call first reads them so, until a param changes. */
+struct cpu_param_pack {
+	const char	*kind;		/* with @key as cpu_prepare() has them */
+	int64_t		 key[4];
+	uint32_t	 val, tmp;	/* of the plan: what is packed, and where to */
+	uint32_t	 call;		/* that packs */
+	uint32_t	 param;		/* 1 + the one that it is; 0: made of any */
+	bool		 optional;	/* calls that read it have one that does without */
 };
 
 struct cpu_code {
@@ -49,7 +61,15 @@ struct cpu_code {
 	uint64_t		 host_bytes;	/* scratch of host steps */
 	uint64_t		 scratch_at, host_at;	/* in exec->work */
 	uint64_t		 body_at;	/* of whichever body runs */
-	bool			 has_once;	/* a call is */
+	struct cpu_param_pack	*param_pack;
+	uint32_t		 n_param_pack, cap_param_pack;
+};
+
+/* What an exec knows of a struct cpu_param_pack. */
+struct cpu_pack_use {
+	bool	packed;		/* it is there */
+	bool	hasty;		/* the weights before these changed sooner than packing paid */
+	uint8_t	uses;		/* of these weights, packed or not; up to so many that it pays */
 };
 
 struct cpu_exec {
@@ -59,7 +79,7 @@ struct cpu_exec {
 	uint64_t		*units;		/* of each call, by the extent */
 	struct rlx_extent	 extent;
 	int			 status;	/* set by kernels that meet bad data */
-	uint8_t			*fresh;		/* by call: what it makes is there; NULL: none is */
+	struct cpu_pack_use	*pack_use;	/* of the code's param_pack */
 	struct cpu_exec		**body;		/* of the code's bodies */
 };
 
@@ -100,21 +120,25 @@ static inline const struct rlx_kernels *cpu_kernels(const struct rlx_lower *lo)
 void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);
 
-/* A call that packs input @input, which is no constant. */
+/* How a kernel is asked to pack input @input; @kind and @key are those of cpu_prepare(). */
 struct cpu_packing {
+	const char		*kind;
+	const int64_t		*key;
 	enum rlx_kernel_id	 kernel;
 	uint32_t		 input;
-	const void		*args;		/* of @n_args bytes, without: */
+	void			*args;		/* of @n_args bytes, without: */
 	uint32_t		 n_args, src_at, dst_at;	/* where these pointers are in it */
 	uint64_t		 units, bytes;	/* of what it writes */
 };
 
 /*
- * That call, ahead of the one whose arguments are staged. What is of params alone
- * (rlx_lower_of_params()) is packed by the first run, and again once a param changed.
- * Return: the temporary that it writes; 0: see lo->status.
+ * @field of the staged arguments becomes the packed input. A constant is packed now; what is of
+ * params alone (rlx_lower_of_params()) by a call that runs when it must (struct cpu_param_pack);
+ * anything else by a call ahead of the staged one in each run.
  */
-uint32_t cpu_pack(struct rlx_lower *lo, const struct cpu_packing *p);
+void cpu_pack(struct rlx_lower *lo, void *field, const struct cpu_packing *p);
+/* The last call does what the one before it does, without the weights that this has packed. */
+void cpu_pack_optional(struct rlx_lower *lo);
 
 #define LOWER(op) rlx_lower_fn cpu_lower_##op;
 #include "backends/cpu/lower.def"

@@ -20,10 +20,9 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	x->image = rlx_calls_image(&c->calls);
 	x->units = rlx_calloc(c->calls.n_call + 1, sizeof(*x->units));
 	x->extent.leads = rlx_calloc(p->n_val, 1);
-	if (exec->work_kept && c->has_once)
-		x->fresh = rlx_calloc(c->calls.n_call, 1);
-	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !cpu_bodies_init(x) ||
-	    (exec->work_kept && c->has_once && !x->fresh)) {
+	x->pack_use = rlx_calloc((size_t)c->n_param_pack + 1, sizeof(*x->pack_use));
+	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !x->pack_use ||
+	    !cpu_bodies_init(x)) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
@@ -31,6 +30,8 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	rlx_calls_bind(&c->calls, x->image, rlx_slot_status(p), (uintptr_t)&x->status);
 	for (i = 0; i < c->calls.n_call; i++)
 		x->units[i] = cpu_calls(c)[i].units;
+	for (i = 0; i < c->n_param_pack; i++)
+		x->pack_use[i].hasty = !exec->work_kept;
 	return RLX_OK;
 }
 
@@ -43,12 +44,33 @@ void cpu_fini(struct rlx_exec *exec)
 	rlx_free(x->image);
 	rlx_free(x->units);
 	rlx_free(x->extent.leads);
-	rlx_free(x->fresh);
+	rlx_free(x->pack_use);
 	x->tensors = NULL;
 	x->image = NULL;
 	x->units = NULL;
 	x->extent.leads = NULL;
-	x->fresh = NULL;
+	x->pack_use = NULL;
+}
+
+/* A packing costs what so many uses of packed weights save, where these are few rows' each. */
+enum { PAYS = 8 };
+
+/* What was packed of a param is no longer there, or no longer the param. @param: 1 + it; 0: any */
+static void forget_packs(struct cpu_exec *x, uint32_t param)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	uint32_t i;
+
+	for (i = 0; i < c->n_param_pack; i++) {
+		const uint32_t of = c->param_pack[i].param;
+		struct cpu_pack_use *u = &x->pack_use[i];
+
+		if (param && of && param != of)
+			continue;
+		u->hasty = u->uses ? u->uses < PAYS : u->hasty;
+		u->packed = false;
+		u->uses = 0;
+	}
 }
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
@@ -58,8 +80,8 @@ void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 
 	rlx_calls_bind(calls, x->image, rlx_slot_of(exec->code->plan, io, i),
 		       (uintptr_t)exec->ptr[io][i]);
-	if (io == RLX_IO_PARAM && x->fresh)
-		memset(x->fresh, 0, calls->n_call);
+	if (io == RLX_IO_PARAM)
+		forget_packs(x, i + 1);
 }
 
 struct shared {
@@ -92,6 +114,29 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 		call->fn(s.args, 0, units, s.scratch);
 }
 
+/* Is it this call's turn in this run? Weights that it reads packed are so then. */
+static bool takes_turn(struct cpu_exec *x, const struct cpu_call *call)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	const struct cpu_param_pack *p;
+	struct cpu_pack_use *u;
+
+	if (call->packs || (x->base.skip && x->base.skip[call->base.step]))
+		return false;
+	if (!call->pack)
+		return true;
+	p = &c->param_pack[call->pack - 1];
+	u = &x->pack_use[call->pack - 1];
+	if (call->unpacked)
+		return !u->packed;
+	if (!u->packed && (!p->optional || !u->hasty || u->uses == PAYS)) {
+		run_kernel(x, &cpu_calls(c)[p->call], x->units[p->call]);
+		u->packed = true;
+	}
+	u->uses += u->uses < PAYS;
+	return u->packed;
+}
+
 static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
 {
 	x->status = 0;
@@ -112,11 +157,13 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 	(void)out_point;
 	if (rlx_extent_changes(exec, &x->extent))
 		cpu_set_extent(x);
+	if (!exec->work_kept)
+		forget_packs(x, 0);
 	rlx_pool_begin(dev->pool);
 	for (i = 0; i < c->calls.n_call && !st; i++) {
 		const struct cpu_call *call = &cpu_calls(c)[i];
 
-		if ((exec->skip && exec->skip[call->base.step]) || (x->fresh && x->fresh[i]))
+		if (!takes_turn(x, call))
 			continue;
 		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
@@ -127,8 +174,6 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);
-		if (x->fresh)
-			x->fresh[i] = call->once;
 		if (exec->step_ns)
 			at = rlx_host_step_time(exec, call->base.step, at);
 	}

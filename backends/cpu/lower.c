@@ -29,6 +29,19 @@ static struct cpu_code *code_of(const struct rlx_lower *lo)
 	return (struct cpu_code *)lo->code;
 }
 
+/* 1 + that which a call with the staged arguments reads; 0: none */
+static uint32_t param_pack_of(const struct rlx_lower *lo)
+{
+	const struct cpu_code *c = code_of(lo);
+	uint32_t i, k;
+
+	for (i = 0; i < lo->n_ref; i++)
+		for (k = c->n_param_pack; k > 0 && lo->ref[i].access == RLX_UPDATE; k--)
+			if (c->param_pack[k - 1].tmp == lo->ref[i].val)
+				return k;
+	return 0;
+}
+
 static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 				uint64_t units, double work, size_t scratch)
 {
@@ -51,6 +64,7 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 	call->kind = RLX_CALL_KERNEL;
 	call->parallel = units > 1 && work >= PARALLEL_WORK;
 	call->set_rows = lo->set_rows;
+	call->pack = param_pack_of(lo);
 	return RLX_OK;
 }
 
@@ -102,22 +116,19 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	return note_packed(c, cpu_prepared_data(p), bytes);
 }
 
-uint32_t cpu_pack(struct rlx_lower *lo, const struct cpu_packing *p)
+/* The call that packs input @p->input into @tmp; NULL: out of memory. */
+static struct cpu_call *packing_call(struct rlx_lower *lo, const struct cpu_packing *p,
+				     uint32_t tmp)
 {
-	uint32_t tmp = rlx_lower_tmp(lo, p->bytes);
 	const struct rlx_ref ref[2] = {
 		{ .at = p->src_at, .val = lo->st->in[p->input], .access = RLX_READ },
 		{ .at = p->dst_at, .val = tmp, .access = RLX_UPDATE },
 	};
-	struct cpu_code *c = code_of(lo);
-	struct cpu_call *call;
+	struct cpu_call *call = rlx_calls_add(&code_of(lo)->calls, p->args, p->n_args, ref, 2);
 
-	if (((struct cpu_lower *)lo)->dry || lo->status)
-		return tmp;
-	call = rlx_calls_add(&c->calls, p->args, p->n_args, ref, 2);
 	if (!call) {
 		rlx_lower_out_of_memory(lo);
-		return 0;
+		return NULL;
 	}
 	call->base.step = (uint32_t)(lo->st - lo->plan->step);
 	call->base.n_step = 1;
@@ -125,10 +136,94 @@ uint32_t cpu_pack(struct rlx_lower *lo, const struct cpu_packing *p)
 	call->kind = RLX_CALL_KERNEL;
 	call->units = p->units;
 	call->parallel = p->units > 1 && (double)p->bytes / 4 >= PARALLEL_WORK;
-	call->once = rlx_lower_of_params(lo, p->input);
-	lo->plan->val[tmp].persistent = call->once;
-	c->has_once |= call->once;
-	return tmp;
+	return call;
+}
+
+/* The temporary of weights of params alone; calls that want the same share one. */
+static uint32_t pack_param(struct rlx_lower *lo, const struct cpu_packing *p)
+{
+	const uint32_t val = lo->st->in[p->input];
+	const struct rlx_place *at = &lo->plan->val[val].place;
+	struct cpu_code *c = code_of(lo);
+	struct cpu_param_pack *pp;
+	struct cpu_call *call;
+	uint32_t i;
+
+	for (i = 0; i < c->n_param_pack; i++) {
+		pp = &c->param_pack[i];
+		if (pp->val == val && !strcmp(pp->kind, p->kind) &&
+		    !memcmp(pp->key, p->key, sizeof(pp->key)))
+			return pp->tmp;
+	}
+	if (!rlx_grow(&c->param_pack, &c->cap_param_pack, i + 1, sizeof(*pp))) {
+		rlx_lower_out_of_memory(lo);
+		return 0;
+	}
+	pp = &c->param_pack[i];
+	*pp = (struct cpu_param_pack){
+		.kind = p->kind, .val = val, .tmp = rlx_lower_tmp(lo, p->bytes),
+		.call = c->calls.n_call,
+		.param = at->kind == RLX_PLACE_PARAM ? at->index + 1 : 0,
+	};
+	memcpy(pp->key, p->key, sizeof(pp->key));
+	call = lo->status ? NULL : packing_call(lo, p, pp->tmp);
+	if (!call)
+		return 0;
+	call->packs = true;
+	lo->plan->val[pp->tmp].persistent = true;
+	c->n_param_pack++;
+	return pp->tmp;
+}
+
+void cpu_pack(struct rlx_lower *lo, void *field, const struct cpu_packing *p)
+{
+	const void *from = rlx_lower_const(lo, p->input);
+	uint32_t tmp;
+	bool is_new;
+	void *dst;
+
+	if (from) {
+		dst = cpu_prepare(lo, p->input, p->kind, p->key, p->bytes, &is_new);
+		memcpy(field, &dst, sizeof(dst));
+		if (!dst || !is_new)
+			return;
+		memcpy((char *)p->args + p->src_at, &from, sizeof(from));
+		memcpy((char *)p->args + p->dst_at, &dst, sizeof(dst));
+		((rlx_k_fn *const *)cpu_kernels(lo))[p->kernel](p->args, 0, p->units, NULL);
+		return;
+	}
+	if (((struct cpu_lower *)lo)->dry || lo->status)
+		return;
+	if (rlx_lower_of_params(lo, p->input)) {
+		tmp = pack_param(lo, p);
+	} else {
+		tmp = rlx_lower_tmp(lo, p->bytes);
+		if (tmp)
+			packing_call(lo, p, tmp);
+	}
+	rlx_lower_ref_tmp(lo, field, tmp, 0);
+}
+
+void cpu_pack_optional(struct rlx_lower *lo)
+{
+	struct cpu_code *c = code_of(lo);
+	struct cpu_call *last;
+
+	if (((struct cpu_lower *)lo)->dry || lo->status)
+		return;
+	last = (struct cpu_call *)rlx_call_at(&c->calls, c->calls.n_call - 1);
+	last->unpacked = true;
+	last->pack = last[-1].pack;
+	c->param_pack[last->pack - 1].optional = true;
+}
+
+/* What was appended for a step that is lowered otherwise is taken back. */
+static void cpu_undo(struct rlx_lower *lo)
+{
+	struct cpu_code *c = code_of(lo);
+
+	while (c->n_param_pack && c->param_pack[c->n_param_pack - 1].call >= c->calls.n_call)
+		c->n_param_pack--;
 }
 
 static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
@@ -174,7 +269,7 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 }
 
 static const struct rlx_lower_ops cpu_ops = {
-	.call = cpu_call, .host_fallback = cpu_host_fallback, .kept = cpu_kept,
+	.call = cpu_call, .host_fallback = cpu_host_fallback, .kept = cpu_kept, .undo = cpu_undo,
 	.gemm = cpu_gemm, .gemm_i8 = cpu_gemm_i8, .conv = cpu_conv,
 	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };
@@ -284,9 +379,12 @@ void cpu_release(struct rlx_code *code)
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->prepared);
 	rlx_free(c->packed);
+	rlx_free(c->param_pack);
 	rlx_calls_fini(&c->calls);
 	c->prepared = NULL;
 	c->packed = NULL;
+	c->param_pack = NULL;
+	c->n_param_pack = 0;
 	c->n_prepared = 0;
 	c->n_packed = 0;
 }

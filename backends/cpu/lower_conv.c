@@ -13,12 +13,21 @@ struct order {
 	size_t			 tiles;		/* of output channels, or 0: see pack_weights() */
 };
 
+/* The staged arguments @conv for a call that packs: as long as it is there. NULL: out of memory */
+static const void *kept_shape(struct rlx_lower *lo, const void *conv, size_t size)
+{
+	void *p = rlx_lower_const(lo, 1) ? NULL : rlx_lower_keep(lo, 1, size);
+
+	if (lo->status)
+		return NULL;
+	return p ? memcpy(p, conv, size) : conv;
+}
+
 /*
- * @field of the staged arguments @conv, of @size bytes, becomes the packed weights: constants
- * are packed now, others by a call. All packing kernels take what rlx_k_conv_pack has, @conv
- * being their own kernel's. The key is what they look at: the filters' shape, and @tiles where
- * they depend on more. It is not the images': instances of a model for other sizes and batches
- * share what is packed.
+ * @field of the staged arguments @conv, of @size bytes, becomes the packed weights. All packing
+ * kernels take what rlx_k_conv_pack has, @conv being their own kernel's. The key is what they look
+ * at: the filters' shape, and @tiles where they depend on more. It is not the images': instances of
+ * a model for other sizes and batches share what is packed.
  */
 static void pack_weights(struct rlx_lower *lo, const struct rlx_conv *g, const struct order *o,
 			 const void *conv, size_t size, const float **field)
@@ -27,23 +36,13 @@ static void pack_weights(struct rlx_lower *lo, const struct rlx_conv *g, const s
 		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | cpu_isa(lo)),
 		(int64_t)rlx_hash_bytes(g->k, sizeof(g->k), 1), (int64_t)o->tiles,
 	};
-	struct rlx_k_conv_pack pack = { .conv = conv, .src = rlx_lower_const(lo, 1) };
-	void *kept;
-	bool is_new;
+	struct rlx_k_conv_pack pack = { .conv = kept_shape(lo, conv, size) };
 
-	if (!pack.src) {
-		kept = rlx_lower_keep(lo, 1, size);
-		if (!kept)
-			return;
-		pack.conv = memcpy(kept, conv, size);
-		rlx_lower_ref_tmp(lo, field, cpu_pack(lo, &(struct cpu_packing){
-			o->kernel, 1, &pack, sizeof(pack), offsetof(struct rlx_k_conv_pack, src),
-			offsetof(struct rlx_k_conv_pack, dst), o->units, o->bytes + 64 }), 0);
-		return;
-	}
-	*field = pack.dst = cpu_prepare(lo, 1, o->kind, key, o->bytes + 64, &is_new);
-	if (pack.dst && is_new)
-		((rlx_k_fn *const *)cpu_kernels(lo))[o->kernel](&pack, 0, o->units, NULL);
+	if (pack.conv)
+		cpu_pack(lo, field, &(struct cpu_packing){
+			o->kind, key, o->kernel, 1, &pack, sizeof(pack),
+			offsetof(struct rlx_k_conv_pack, src),
+			offsetof(struct rlx_k_conv_pack, dst), o->units, o->bytes + 64 });
 }
 
 #define COPY_SHAPE(a, g)						\
@@ -234,26 +233,14 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};
-	struct rlx_k_conv_i8_pack p = { .conv = a, .src = rlx_lower_const(lo, 1) };
-	const size_t bytes = rlx_conv_i8_wsize(a) + 64;
-	void *kept;
-	bool is_new;
+	struct rlx_k_conv_i8_pack p = { .conv = kept_shape(lo, a, sizeof(*a)) };
 
-	if (!p.src) {
-		kept = rlx_lower_keep(lo, 1, sizeof(*a));
-		if (!kept)
-			return lo->status;
-		p.conv = memcpy(kept, a, sizeof(*a));
-		rlx_lower_ref_tmp(lo, &a->w, cpu_pack(lo, &(struct cpu_packing){
-			RLX_KERNEL_conv_i8_pack, 1, &p, sizeof(p),
+	if (p.conv)
+		cpu_pack(lo, &a->w, &(struct cpu_packing){
+			"conv_i8", key, RLX_KERNEL_conv_i8_pack, 1, &p, sizeof(p),
 			offsetof(struct rlx_k_conv_i8_pack, src),
-			offsetof(struct rlx_k_conv_i8_pack, dst), s->groups, bytes }), 0);
-		return lo->status;
-	}
-	p.dst = cpu_prepare(lo, 1, "conv_i8", key, bytes, &is_new);
-	if (p.dst && is_new)
-		cpu_kernels(lo)->conv_i8_pack(&p, 0, s->groups, NULL);
-	a->w = p.dst;
+			offsetof(struct rlx_k_conv_i8_pack, dst), s->groups,
+			rlx_conv_i8_wsize(a) + 64 });
 	return lo->status;
 }
 

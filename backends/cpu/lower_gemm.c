@@ -54,15 +54,14 @@ static bool is_packed_once(const struct rlx_lower *lo, const struct rlx_k_gemm *
 	       shape_span(b, 0, b->rank - 2) == 1;
 }
 
-/* Dtypes that one of the families takes. */
-static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+/* Dtypes that one of the families takes. @once: the right-hand side will be packed */
+static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, bool once,
 			struct family *f)
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
 	const size_t few = 2 * rlx_k_gemm_mr(cpu_isa(lo));
 	/* better widened for a block of rows, where nothing multiplies bf16 as such */
 	const bool many = g->m > few && cpu_isa(lo) < RLX_ISA_V4X;
-	const bool once = is_packed_once(lo, g);
 	enum rlx_dtype b = rlx_lower_in(lo, 1)->dtype;
 
 	if (a == RLX_F64 || b == RLX_F64) {
@@ -98,33 +97,23 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);
 }
 
-/* The right-hand side, packed by the family's kernel: at once, or by a call of it. */
-static enum rlx_status pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family *f)
+/* The right-hand side, packed by the family's kernel. */
+static void pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family *f)
 {
 	const bool trans = g->b_form == RLX_B_COLS;
 	enum rlx_isa isa = cpu_isa(lo);
-	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k, isa,
-				 trans | g->b_num << 1 };
+	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k,
+				 trans | g->b_num << 1 | isa << 4, (int64_t)g->ldb };
 	struct rlx_k_gemm_pack pack = {
-		.k = g->k, .n = g->n, .b = rlx_lower_const(lo, 1),
-		.ldb = g->ldb, .trans = trans, .num = g->b_num,
+		.k = g->k, .n = g->n, .ldb = g->ldb, .trans = trans, .num = g->b_num,
 	};
-	const size_t bytes = f->pack_size(g->n, g->k, isa) + 64;
-	const size_t panels = rlx_k_gemm_panels(g->n, isa);
-	bool is_new;
 
 	g->b_form = RLX_B_PACKED;
 	g->b_num = f->packed;
-	if (!pack.b) {
-		rlx_lower_ref_tmp(lo, &g->b, cpu_pack(lo, &(struct cpu_packing){
-			f->pack, 1, &pack, sizeof(pack), offsetof(struct rlx_k_gemm_pack, b),
-			offsetof(struct rlx_k_gemm_pack, dst), panels, bytes }), 0);
-		return lo->status;
-	}
-	g->b = pack.dst = cpu_prepare(lo, 1, f->name, key, bytes, &is_new);
-	if (pack.dst && is_new)
-		((rlx_k_fn *const *)cpu_kernels(lo))[f->pack](&pack, 0, panels, NULL);
-	return lo->status;
+	cpu_pack(lo, &g->b, &(struct cpu_packing){
+		f->name, key, f->pack, 1, &pack, sizeof(pack),
+		offsetof(struct rlx_k_gemm_pack, b), offsetof(struct rlx_k_gemm_pack, dst),
+		rlx_k_gemm_panels(g->n, isa), f->pack_size(g->n, g->k, isa) + 64 });
 }
 
 /* Fewer rows may be cut into taller blocks: room for the tallest. */
@@ -167,65 +156,92 @@ static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g)
 			      (double)rlx_k_gemm_batches(g) / 4, 0);
 }
 
+/* The staged product, by the family's kernel. */
+static enum rlx_status call(struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			    const struct family *f)
+{
+	enum rlx_isa isa = cpu_isa(lo);
+
+	if (rlx_gemm_rows_lead(g))
+		rlx_lower_extent(lo, (int64_t)g->m, f->set_rows);
+	return rlx_lower_call(lo, f->run, f->units(g, isa),
+			      work_of(g, f->run == RLX_KERNEL_gemm_bf16, isa),
+			      most_scratch(f, g, isa));
+}
+
 enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
-	enum rlx_isa isa = cpu_isa(lo);
+	const bool once = is_packed_once(lo, g);
+	const struct rlx_k_gemm as_is = *g;
 	struct family f;
+	uint32_t n_ref;
 
 	if (rlx_dtype_is_int(rlx_lower_out(lo, 0)->dtype) && !rlx_dtype_is_float(a->dtype) &&
 	    !rlx_dtype_is_float(b->dtype))
 		return gemm_int(lo, g);
 	if (g->compute == RLX_F16)
 		return rlx_lower_unsupported(lo, "no f16 GEMM");
-	if (!pick_family(lo, g, &f))
+	if (!pick_family(lo, g, once, &f))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, f.bias))
 		return lo->status;
-	if (!is_packed_once(lo, g))
-		rlx_lower_ref_in(lo, &g->b, 1, 0);
-	else if (pack(lo, g, &f))
-		return lo->status;
-	if (rlx_gemm_rows_lead(g))
-		rlx_lower_extent(lo, (int64_t)g->m, f.set_rows);
-	return rlx_lower_call(lo, f.run, f.units(g, isa),
-			      work_of(g, f.run == RLX_KERNEL_gemm_bf16, isa),
-			      most_scratch(&f, g, isa));
+	n_ref = lo->n_ref;
+	if (once) {
+		pack(lo, g, &f);
+		if (call(lo, g, &f) || rlx_lower_const(lo, 1))
+			return lo->status;
+		lo->n_ref = n_ref;
+		*g = as_is;
+		pick_family(lo, g, false, &f);
+	}
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	call(lo, g, &f);
+	if (once)
+		cpu_pack_optional(lo);
+	return lo->status;
 }
 
-/* Bytes of constants or params, packed once. */
 static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
-	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, cpu_isa(lo), q->b_signed };
+	enum rlx_isa isa = cpu_isa(lo);
+	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, isa, q->b_signed };
 	struct rlx_k_gemm_i8_pack pack = {
-		.k = q->g.k, .n = q->g.n, .b = rlx_lower_const(lo, 1), .ldb = q->g.n,
-		.b_signed = q->b_signed,
+		.k = q->g.k, .n = q->g.n, .ldb = q->g.n, .b_signed = q->b_signed,
 	};
-	const size_t bytes = rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, cpu_isa(lo)) + 64;
-	const size_t panels = rlx_k_gemm_panels(q->g.n, cpu_isa(lo));
-	bool is_new;
 
 	q->g.b_form = RLX_B_PACKED;
-	if (!pack.b) {
-		rlx_lower_ref_tmp(lo, &q->g.b, cpu_pack(lo, &(struct cpu_packing){
-			RLX_KERNEL_gemm_i8_pack, 1, &pack, sizeof(pack),
-			offsetof(struct rlx_k_gemm_i8_pack, b),
-			offsetof(struct rlx_k_gemm_i8_pack, dst), panels, bytes }), 0);
-		return;
-	}
-	q->g.b = pack.dst = cpu_prepare(lo, 1, "gemm_i8", key, bytes, &is_new);
-	if (pack.dst && is_new)
-		cpu_kernels(lo)->gemm_i8_pack(&pack, 0, panels, NULL);
+	cpu_pack(lo, &q->g.b, &(struct cpu_packing){
+		"gemm_i8", key, RLX_KERNEL_gemm_i8_pack, 1, &pack, sizeof(pack),
+		offsetof(struct rlx_k_gemm_i8_pack, b),
+		offsetof(struct rlx_k_gemm_i8_pack, dst), rlx_k_gemm_panels(q->g.n, isa),
+		rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, isa) + 64 });
+}
+
+static enum rlx_status call_i8(struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	enum rlx_isa isa = cpu_isa(lo);
+
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_low_units(g, isa),
+			      work_of(g, true, isa) / 2, rlx_k_gemm_low_scratch(g, isa));
 }
 
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
-	enum rlx_isa isa = cpu_isa(lo);
+	const struct rlx_k_gemm as_is = q->g;
+	const bool once = is_packed_once(lo, &q->g);
+	uint32_t n_ref = lo->n_ref;
 
-	if (is_packed_once(lo, &q->g))
+	if (once) {
 		pack_bytes(lo, q);
-	else
-		rlx_lower_ref_in(lo, &q->g.b, 1, 0);
-	return rlx_lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_low_units(&q->g, isa),
-			      work_of(&q->g, true, isa) / 2, rlx_k_gemm_low_scratch(&q->g, isa));
+		if (call_i8(lo, &q->g) || rlx_lower_const(lo, 1))
+			return lo->status;
+		lo->n_ref = n_ref;
+		q->g = as_is;
+	}
+	rlx_lower_ref_in(lo, &q->g.b, 1, 0);
+	call_i8(lo, &q->g);
+	if (once)
+		cpu_pack_optional(lo);
+	return lo->status;
 }

@@ -40,7 +40,6 @@ struct weights {
 	const struct family	*f;
 	char			*w;	/* packed; NULL: as the op has it */
 	size_t			 w_bytes;
-	struct where		 r;
 	bool			 has_bias, has_late;
 	struct where		 bias;	/* of x's products: [dirs, gates, hidden] */
 	struct where		 late;	/* of the last gate of a GRU that resets late */
@@ -90,26 +89,16 @@ static void pack_w(struct rlx_lower *lo, const struct rlx_recurrence *r, struct 
 	}
 }
 
-static void pack_r(struct rlx_lower *lo, const struct rlx_recurrence *r, struct weights *w)
+/* R of all directions, for @field of the staged arguments. */
+static void pack_r(struct rlx_lower *lo, const struct rlx_recurrence *r, const struct weights *w,
+		   const void **field)
 {
 	size_t n = rlx_k_rnn_packed(r->cell, r->hidden, r->size) * (size_t)r->dirs;
 	const int64_t key[4] = { r->cell, r->hidden, r->dirs, 0 };
-	struct rlx_k_rnn_pack p = {
-		.r = rlx_lower_const(lo, 2), .dirs = r->dirs, .hidden = r->hidden,
-		.cell = r->cell,
-	};
-	rlx_k_fn *pack = w->f == &f64 ? cpu_kernels(lo)->rnn_f64_pack :
-					cpu_kernels(lo)->rnn_pack;
-	bool is_new;
+	struct rlx_k_rnn_pack p = { .dirs = r->dirs, .hidden = r->hidden, .cell = r->cell };
 
-	if (p.r) {
-		p.dst = w->r.p = cpu_prepare(lo, 2, w->f->r, key, n * r->size + 64, &is_new);
-		if (p.dst && is_new)
-			pack(&p, 0, (size_t)r->dirs, NULL);
-		return;
-	}
-	w->r.tmp = cpu_pack(lo, &(struct cpu_packing){
-		w->f->pack, 2, &p, sizeof(p), offsetof(struct rlx_k_rnn_pack, r),
+	cpu_pack(lo, field, &(struct cpu_packing){
+		w->f->r, key, w->f->pack, 2, &p, sizeof(p), offsetof(struct rlx_k_rnn_pack, r),
 		offsetof(struct rlx_k_rnn_pack, dst), (uint64_t)r->dirs, n * r->size + 64 });
 }
 
@@ -243,12 +232,10 @@ enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r)
 	pack_w(lo, r, &w);
 	if (!lo->status)
 		sum_bias(lo, r, &w);
-	if (!lo->status)
-		pack_r(lo, r, &w);
 	if (lo->status || project(lo, r, &w))
 		return lo->status;
 	a = rlx_recurrence_args(lo, r);
-	refer(lo, &a->r, &w.r, 0);
+	pack_r(lo, r, &w, &a->r);
 	if (w.has_late)
 		refer(lo, &a->rb, &w.late, 0);
 	return rlx_lower_call(lo, w.f->run, rlx_k_rnn_units(a), rlx_recurrence_work(r),

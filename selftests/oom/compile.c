@@ -171,7 +171,10 @@ TEST(nested_control_flow)
 	CHECK(rlx_oom_sweep(control, NULL) > 100);
 }
 
-/* Factors, a cell that is widened, sums of nothing, and a param's step that runs once. */
+/*
+ * Factors, a cell that is widened, sums of nothing, a param's step that runs once, and products
+ * that share what is packed of one.
+ */
 static enum rlx_status factors(void *ctx)
 {
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1,
@@ -194,6 +197,11 @@ static enum rlx_status factors(void *ctx)
 				    .w = w, .r = rlx_emit(g, neg, .x = w)));
 	rlx_output(g, "n", rlx_emit(g, reduce, .x = none, .axes = RLX_INTS(0),
 				    .kind = RLX_REDUCE_MAX));
+	for (i = 0; i < 2; i++)
+		rlx_output(g, i ? "p" : "q", rlx_emit(g, fused_matmul, .b = w, .trans_b = true,
+						      .a = rlx_emit(g, cast, .x = x,
+								    .to = RLX_F16),
+						      .alpha = (float)(i + 1)));
 	st = rlx_graph_finish(g);
 	if (!st)
 		st = rlx_compile(g, &o, &p, &err);

@@ -39,7 +39,8 @@ struct rlx_named_tensor {
  * @work:   the workspace, instead of one taken of @arena: work_bytes of the program's
  *          info, 64-byte aligned. Sessions may share one if no two of them ever run at
  *          once; so nothing stays there between runs, and each does what depends on params
- *          alone, the packing of weights too (rlx_session_bind()). Its arena is referenced.
+ *          alone, the packing of convolutions' weights too (rlx_session_bind()), while GEMMs
+ *          read weights as they are. Its arena is referenced.
  *          Empty: the session's own
  * @states: where the program's states are, by their names; referenced. NULL: the session's
  *          own
@@ -93,8 +94,9 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  * constants alone (a weight turned, rounded or widened) and, on the CPU, the packing of
  * weights for their kernels are done by the first run only, whose results the session
  * keeps. Bind it again, even where it is, set it, or ask for its buffer anew to change it:
- * the next run then does all of that once more. Inputs are read by each run, whoever
- * writes them.
+ * the next run then does all of that once more; but GEMMs read a param that changes every few
+ * runs as it is, as they do inputs, which may round sums otherwise. Inputs are read by each
+ * run, whoever writes them.
  *
  * An output may overlap an input only if both are the same slice; the program
  * then works on a copy of that input, which is counted as copied. It may overlap
