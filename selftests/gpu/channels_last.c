@@ -140,12 +140,14 @@ static struct rlx_graph *draw(uint64_t seed, enum rlx_dtype dtype, int steps)
 	return t.g;
 }
 
-/* Element @i of output y as a double. */
-static double value(struct rlx_session *s, int64_t i)
+/* Element @i of output @k as a double. */
+static double value(struct rlx_session *s, uint32_t k, int64_t i)
 {
-	struct rlx_buf b = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
-	const struct rlx_type *t = rlx_program_io_type(rlx_session_program(s), RLX_IO_OUTPUT, 0);
-	struct rlx_tensor x = { .type = *t, .data = rlx_buf_ptr(b) };
+	struct rlx_program *p = rlx_session_program(s);
+	struct rlx_buf b = rlx_session_buf(s, RLX_IO_OUTPUT,
+					   rlx_program_io_name(p, RLX_IO_OUTPUT, k));
+	struct rlx_tensor x = { .type = *rlx_program_io_type(p, RLX_IO_OUTPUT, k),
+				.data = rlx_buf_ptr(b) };
 
 	return el_get(&x, i);
 }
@@ -179,15 +181,19 @@ static void against_ref(struct rlx_graph *g, enum rlx_precision precision, uint6
 {
 	struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), precision, seed);
 	struct rlx_session *b = session(g, "ref", RLX_PRECISION_AS_WRITTEN, seed);
-	int64_t n = rlx_type_count(&g->val[g->io[RLX_IO_OUTPUT].e[0].v.id].type), k;
-	double most = 0;
+	const struct rlx_named_list *out = &g->io[RLX_IO_OUTPUT];
 
-	for (k = 0; k < n; k++)
-		most = fmax(most, fabs(value(b, k)));
-	for (k = 0; k < n; k++)
-		CHECKF(fabs(value(a, k) - value(b, k)) <= tol * (most + 1e-3),
-		       "net %d: [%lld] is %g, not %g (of %g)", i, (long long)k,
-		       value(a, k), value(b, k), most);
+	for (uint32_t o = 0; o < out->n; o++) {
+		int64_t n = rlx_type_count(&g->val[out->e[o].v.id].type), k;
+		double most = 0;
+
+		for (k = 0; k < n; k++)
+			most = fmax(most, fabs(value(b, o, k)));
+		for (k = 0; k < n; k++)
+			CHECKF(fabs(value(a, o, k) - value(b, o, k)) <= tol * (most + 1e-3),
+			       "net %d: %s[%lld] is %g, not %g (of %g)", i, out->e[o].name,
+			       (long long)k, value(a, o, k), value(b, o, k), most);
+	}
 	rlx_session_free(a);
 	rlx_session_free(b);
 	rlx_graph_put(g);
@@ -396,6 +402,111 @@ TEST(weights_of_params_are_turned_once)
 	for (i = 0; i < s->p->plan->n_step; i++)
 		CHECK_EQ(s->exec->skip[i], s->p->plan->step[i].once);
 	rlx_session_free(s);
+}
+
+/* ---- values of several readers, in nets of several results ---- */
+
+enum { POOL = 12 };
+
+/* A convolution of anything that the op takes, of x. */
+static void any_conv(struct net *t)
+{
+	int64_t c = at(t).dim[1], k = 1 + 2 * pick(t, 0, 1), groups = 1, oc = pick(t, 1, 40), i;
+	int64_t strides[2] = { 1, 1 }, dils[2] = { 1, 1 }, pads[4];
+
+	if (!pick(t, 0, 3))
+		groups = c % 8 == 0 && pick(t, 0, 1) ? c / 8 : c;	/* of 8, or depthwise */
+	if (groups > 1)
+		oc = groups * pick(t, 1, 2);
+	else if (pick(t, 0, 1))
+		oc = pick(t, 0, 1) ? c : 8 * pick(t, 1, 6);
+	for (i = 0; i < 2; i++) {
+		dils[i] = pick(t, 0, 5) ? 1 : 2;
+		strides[i] = pick(t, 0, 5) ? 1 : 2;
+		pads[i] = pads[i + 2] = k / 2 * dils[i];
+		if (at(t).dim[2 + i] > k * dils[i] && !pick(t, 0, 5))
+			pads[i] = 0;
+	}
+	t->x = rlx_emit(t->g, conv, .x = t->x, .groups = groups, .stride = { strides, 2 },
+			.pad = { pads, 4 }, .dilation = { dils, 2 },
+			.w = constant(t, rlx_type(t->dtype, oc, c / groups, k, k),
+				      2 / sqrt((double)(c / groups * k * k))),
+			.bias = pick(t, 0, 1) ? constant(t, rlx_type(t->dtype, oc), 0.5) :
+						RLX_NONE);
+}
+
+/* As trained: with what running statistics are. */
+static void batch_norm(struct net *t)
+{
+	struct rlx_type c = rlx_type(t->dtype, at(t).dim[1]);
+	rlx_value v = constant(t, c, 1);
+
+	t->x = rlx_emit(t->g, batch_norm, .x = t->x, .gamma = constant(t, c, 1),
+			.beta = constant(t, c, 1), .mean = constant(t, c, 0.5),
+			.var = rlx_emit(t->g, exp, .x = v), .eps = 1e-3f);
+}
+
+/* Something of one value drawn before, and now and then a second. */
+static void any_step(struct net *t, const rlx_value *drawn, int64_t n)
+{
+	rlx_value r;
+
+	t->x = drawn[pick(t, 0, n - 1)];
+	switch (pick(t, 0, 9)) {
+	case 0: pool(t); break;
+	case 1: batch_norm(t); break;
+	case 2: t->x = rlx_emit(t->g, relu, .x = t->x); break;
+	case 3: branches(t); break;
+	default:
+		any_conv(t);
+		if (!pick(t, 0, 3))
+			batch_norm(t);
+		r = drawn[pick(t, 0, n - 1)];
+		if (rlx_type_equal(rlx_type_of(t->g, r), rlx_type_of(t->g, t->x)))
+			t->x = rlx_emit(t->g, add, .a = t->x, .b = r);
+		if (pick(t, 0, 1))
+			t->x = rlx_emit(t->g, relu, .x = t->x);
+	}
+}
+
+static struct rlx_graph *draw_wide(uint64_t seed, enum rlx_dtype dtype, int64_t images)
+{
+	struct net t = { rlx_graph_new("wide"), seed, RLX_NONE, dtype };
+	static const char *const name[] = { "y", "z" };
+	rlx_value drawn[POOL + 1];
+	int64_t n = 1;
+
+	drawn[0] = rlx_input(t.g, "x", rlx_type(dtype, images, pick(&t, 0, 1) ?
+						8 * pick(&t, 1, 4) : pick(&t, 1, 30),
+						pick(&t, 1, 24), pick(&t, 1, 24)));
+	while (n < 3 + (int64_t)(seed % (POOL - 2))) {
+		any_step(&t, drawn, n);
+		drawn[n++] = t.x;
+	}
+	for (int i = 0; i < 2; i++)
+		rlx_output(t.g, name[i], drawn[n - 1 - i]);
+	CHECKF(!rlx_graph_finish(t.g), "%s", rlx_graph_error(t.g)->text);
+	return t.g;
+}
+
+TEST(values_of_several_readers)
+{
+	static const struct {
+		enum rlx_dtype		dtype;
+		enum rlx_precision	precision;
+		double			tol;
+	} form[] = {
+		{ RLX_F16, RLX_PRECISION_AS_WRITTEN, 6e-3 },
+		{ RLX_BF16, RLX_PRECISION_AS_WRITTEN, 5e-2 },
+		{ RLX_F32, RLX_PRECISION_F16, 6e-3 },
+		{ RLX_F32, RLX_PRECISION_BF16, 5e-2 },
+		{ RLX_F32, RLX_PRECISION_AS_WRITTEN, 1e-4 },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 25; i++)
+		against_ref(draw_wide(seed + (uint64_t)i, form[i % 5].dtype, i % 7 == 6 ? 0 :
+				      1 + i % 3), form[i % 5].precision, seed, form[i % 5].tol, i);
 }
 
 TEST_MAIN()
