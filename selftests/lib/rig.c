@@ -3,6 +3,7 @@
 #include "selftests/lib/rig.h"
 #include "ir/element.h"
 #include "ir/eval.h"
+#include "ir/graph.h"
 #include "selftests/lib/rlx_test.h"
 
 static struct rlx_tensor tensor_new(struct rlx_type t)
@@ -89,6 +90,15 @@ void rig_output(struct rig *r, rlx_value v)
 	snprintf(name, sizeof(name), "o%u", r->n_out);
 	r->out[r->n_out++] = tensor_new(*t);
 	rlx_output(r->g, name, v);
+}
+
+unsigned int rig_count(const struct rlx_graph *g, unsigned int op)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < g->n_node; i++)
+		n += g->node[i].def->index == op;
+	return n;
 }
 
 static enum rlx_status run_session(struct rig *r, struct rlx_session *s)

@@ -52,6 +52,9 @@ void rig_want(const struct rig *r, unsigned int k, int64_t i, double want, doubl
 /* Finish @g, compile it and make a session; a failure fails the test. Takes @g. */
 struct rlx_session *rig_session(struct rlx_graph *g, const struct rlx_compile_opts *o);
 
+/* Nodes of op @op, RLX_OP_matmul and so on, in @g. */
+unsigned int rig_count(const struct rlx_graph *g, unsigned int op);
+
 /* TEST(name) that runs a body of the same name by the evaluator and on every device. */
 enum { RIG_DEVICES = 4 };
 /* NULL for the evaluator, "ref", "cpu", and $RLX_TEST_GPU where that is set; how many. */

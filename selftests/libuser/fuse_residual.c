@@ -2,19 +2,10 @@
 /* What is added to a product without a bias goes into it, if it has the product's shape. */
 #include "ir/graph.h"
 #include "rlx/run.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { BATCH = 2, M = 13, N = 35, K = 29 };
-
-static unsigned int count(const struct rlx_graph *g, uint32_t op)
-{
-	unsigned int n = 0;
-	uint32_t i;
-
-	for (i = 0; i < g->n_node; i++)
-		n += g->node[i].def->index == op;
-	return n;
-}
 
 /* What is drawn: the product's op, which side it stands on, what comes behind. */
 struct form {
@@ -73,7 +64,7 @@ static void run(const struct form *f)
 	for (i = 0; i < BATCH * M * N; i++)
 		r[i] = (float)rlx_test_uniform(&seed, -1, 1);
 	CHECKF(!rlx_compile(g, NULL, &p, &err), "%s", err.text);
-	CHECK_EQ(count(rlx_program_graph(p), RLX_OP_fused_matmul), f->fused || f->lines == M);
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_fused_matmul), f->fused || f->lines == M);
 	CHECK_EQ(rlx_program_graph(p)->n_node, 3 + 1 + (f->lines != M));
 	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
 	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "a", rlx_type(RLX_F32, BATCH, M, K), a));

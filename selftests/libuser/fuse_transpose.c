@@ -2,19 +2,10 @@
 /* A transpose of a product's right operand goes into the product, if nothing else reads it. */
 #include "ir/graph.h"
 #include "rlx/run.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { BATCH = 3, M = 21, N = 50, K = 37 };
-
-static unsigned int count(const struct rlx_graph *g, uint32_t op)
-{
-	unsigned int n = 0;
-	uint32_t i;
-
-	for (i = 0; i < g->n_node; i++)
-		n += g->node[i].def->index == op;
-	return n;
-}
 
 /* y = a b^T, or its relu; and b^T itself where it is read twice */
 static struct rlx_graph *product(bool relu, bool read)
@@ -62,7 +53,7 @@ static void run(bool relu, bool read)
 	for (i = 0; i < BATCH * N * K; i++)
 		b[i] = (float)rlx_test_uniform(&seed, -1, 1);
 	CHECKF(!rlx_compile(g, NULL, &p, &err), "%s", err.text);
-	CHECK_EQ(count(rlx_program_graph(p), RLX_OP_transpose), read);
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_transpose), read);
 	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
 	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "a", rlx_type(RLX_F32, BATCH, M, K), a));
 	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "b", rlx_type(RLX_F32, BATCH, N, K), b));

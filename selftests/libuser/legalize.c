@@ -13,16 +13,6 @@
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
-static unsigned int count(const struct rlx_graph *g, uint32_t op)
-{
-	unsigned int n = 0;
-	uint32_t i;
-
-	for (i = 0; i < g->n_node; i++)
-		n += g->node[i].def->index == op;
-	return n;
-}
-
 static rlx_value weights(struct rlx_graph *g, struct rlx_type t, uint64_t *seed)
 {
 	int64_t n = rlx_type_count(&t), i;
@@ -94,17 +84,17 @@ static void widened(enum rlx_dtype dt)
 
 	CHECK_EQ(rlx_program_io_type(p, RLX_IO_INPUT, 0)->dtype, dt);
 	CHECK_EQ(rlx_program_io_type(p, RLX_IO_OUTPUT, 0)->dtype, dt);
-	CHECK_EQ(count(left, RLX_OP_conv) + count(left, RLX_OP_fused_conv), 2);
+	CHECK_EQ(rig_count(left, RLX_OP_conv) + rig_count(left, RLX_OP_fused_conv), 2);
 	no_op_is_narrow(left, RLX_OP_fused_conv);
 	no_op_is_narrow(left, RLX_OP_pool);
 	/* the oracle runs the graph as it is written */
 	ref = compile(g, "ref", 0);
-	CHECK_EQ(count(rlx_program_graph(ref), RLX_OP_cast), 0);
+	CHECK_EQ(rig_count(rlx_program_graph(ref), RLX_OP_cast), 0);
 	rlx_program_put(ref);
 	rlx_program_put(p);
 	/* as do those who want no rewriting, but for the conversions */
 	p = compile(g, "cpu", RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY);
-	CHECK(count(rlx_program_graph(p), RLX_OP_cast) > 0);
+	CHECK(rig_count(rlx_program_graph(p), RLX_OP_cast) > 0);
 	rlx_program_put(p);
 	rlx_graph_put(g);
 }
@@ -121,7 +111,7 @@ static void after_policy(void *ctx, const char *pass, const struct rlx_graph *g)
 
 	if (strcmp(pass, "precision"))
 		return;
-	p->casts = count(g, RLX_OP_cast);
+	p->casts = rig_count(g, RLX_OP_cast);
 	p->wide = 0;
 	for (i = 0; i < g->n_node; i++)
 		p->wide += (g->node[i].def->index == RLX_OP_conv ||
@@ -346,7 +336,7 @@ TEST(maxima_of_what_is_rounded)
 	rlx_output(g, "y", rlx_emit(g, cast, .x = y, .to = RLX_BF16));
 	CHECK(!rlx_graph_finish(g));
 	p = compile(g, "cpu", RLX_COMPILE_NATIVE);
-	CHECK_EQ(count(rlx_program_graph(p), RLX_OP_pool), 1);
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_pool), 1);
 	rlx_program_put(p);
 	rlx_graph_put(g);
 }
@@ -368,7 +358,7 @@ static void maxima(enum rlx_dtype dt, uint64_t *seed)
 				    .kernel = RLX_INTS(3, 3), .pad = RLX_INTS(1, 1, 1, 1)));
 	CHECK(!rlx_graph_finish(g));
 	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	CHECK(count(rlx_program_graph(p), RLX_OP_pool) == 1);
+	CHECK(rig_count(rlx_program_graph(p), RLX_OP_pool) == 1);
 	rlx_program_put(p);
 	for (i = 0; i < sizeof(in) / sizeof(*in); i++)
 		in[i] = (int64_t)rlx_test_rand(seed);

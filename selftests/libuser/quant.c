@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "rlx/quant.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/xy_net.h"
@@ -95,21 +96,12 @@ static struct rlx_graph *quantized(struct xy_net *n, const struct rlx_quant_opts
 	return q;
 }
 
-static unsigned int count(const struct rlx_graph *g, unsigned int op)
-{
-	unsigned int i, n = 0;
-
-	for (i = 0; i < g->n_node; i++)
-		n += g->node[i].def->index == op;
-	return n;
-}
-
 /* The one node of an op; nothing else if there are more. */
 static const struct rlx_node *the(const struct rlx_graph *g, unsigned int op)
 {
 	unsigned int i;
 
-	CHECK_EQ(count(g, op), 1);
+	CHECK_EQ(rig_count(g, op), 1);
 	for (i = 0; g->node[i].def->index != op; i++)
 		;
 	return &g->node[i];
@@ -178,9 +170,9 @@ TEST(a_perceptron_runs_in_bytes)
 		o.per_tensor = i & 2;
 		mlp(&n);
 		q = quantized(&n, i ? &o : NULL);
-		CHECK_EQ(count(q, RLX_OP_matmul), 0);
-		CHECK_EQ(count(q, RLX_OP_qmatmul), 3);
-		CHECK_EQ(count(q, RLX_OP_add), 0);	/* the products add their bias */
+		CHECK_EQ(rig_count(q, RLX_OP_matmul), 0);
+		CHECK_EQ(rig_count(q, RLX_OP_qmatmul), 3);
+		CHECK_EQ(rig_count(q, RLX_OP_add), 0);	/* the products add their bias */
 		/* without a zero point, or with one scale a weight, steps are coarser */
 		check_off(&n, q, 1e-6, i ? 0.06 : 0.04);
 		check_native(&n, q, "qmatmul");
@@ -200,9 +192,9 @@ TEST(convolutions_run_in_bytes)
 		o.symmetric = i;
 		cnn(&n);
 		q = quantized(&n, &o);
-		CHECK_EQ(count(q, RLX_OP_conv), 0);
-		CHECK_EQ(count(q, RLX_OP_qconv), 4);
-		CHECK_EQ(count(q, RLX_OP_batch_norm), 0);	/* in the weights */
+		CHECK_EQ(rig_count(q, RLX_OP_conv), 0);
+		CHECK_EQ(rig_count(q, RLX_OP_qconv), 4);
+		CHECK_EQ(rig_count(q, RLX_OP_batch_norm), 0);	/* in the weights */
 		check_off(&n, q, 1e-6, i ? 0.06 : 0.04);
 		check_native(&n, q, "qconv");
 		rlx_graph_put(q);
@@ -218,8 +210,8 @@ TEST(a_product_before_a_relu_gives_bytes)
 	cnn(&n);
 	q = quantized(&n, NULL);
 	/* of the input, the pooled and the sigmoid; none between the first two */
-	CHECK_EQ(count(q, RLX_OP_quantize), 3);
-	CHECK_EQ(count(q, RLX_OP_relu), 0);
+	CHECK_EQ(rig_count(q, RLX_OP_quantize), 3);
+	CHECK_EQ(rig_count(q, RLX_OP_relu), 0);
 	rlx_graph_put(q);
 	rlx_graph_put(n.g);
 }
@@ -235,9 +227,9 @@ TEST(skipped_ops_stay_in_f32)
 
 	cnn(&n);
 	q = quantized(&n, &o);
-	CHECK_EQ(count(q, RLX_OP_conv), 4);
-	CHECK_EQ(count(q, RLX_OP_qconv), 0);
-	CHECK_EQ(count(q, RLX_OP_quantize), 0);
+	CHECK_EQ(rig_count(q, RLX_OP_conv), 4);
+	CHECK_EQ(rig_count(q, RLX_OP_qconv), 0);
+	CHECK_EQ(rig_count(q, RLX_OP_quantize), 0);
 	rlx_graph_put(q);
 	q = NULL;
 	CHECKF(!calibrate(&n, &r, &err), "%s", err.text);
@@ -297,7 +289,7 @@ TEST(equal_scales_merge)
 	c = rlx_emit(n.g, matmul, .a = c, .b = weight(&n, rlx_type(RLX_F32, 8, 8)));
 	xy_end(&n, rlx_emit(n.g, add, .a = rlx_emit(n.g, add, .a = a, .b = b), .b = c));
 	q = quantized(&n, NULL);
-	CHECK_EQ(count(q, RLX_OP_qmatmul), 3);
+	CHECK_EQ(rig_count(q, RLX_OP_qmatmul), 3);
 	the(q, RLX_OP_quantize);
 	CHECK_EQ(q->val[the(q, RLX_OP_slice)->out].type.dtype, RLX_U8);
 	CHECK_EQ(q->val[the(q, RLX_OP_transpose)->out].type.dtype, RLX_U8);
@@ -320,7 +312,7 @@ TEST(concat_joins_bytes_and_a_slice_cuts_floats)
 	x = rlx_emit(n.g, concat, .axis = 0, .xs = RLX_VALUES(a, b));
 	xy_end(&n, rlx_emit(n.g, matmul, .a = x, .b = weight(&n, rlx_type(RLX_F32, 8, 8))));
 	q = quantized(&n, NULL);
-	CHECK_EQ(count(q, RLX_OP_quantize), 2);
+	CHECK_EQ(rig_count(q, RLX_OP_quantize), 2);
 	CHECK_EQ(q->val[the(q, RLX_OP_concat)->out].type.dtype, RLX_U8);
 	CHECK_EQ(q->val[the(q, RLX_OP_slice)->out].type.dtype, RLX_F32);
 	check_near(&n, q);
@@ -343,7 +335,7 @@ TEST(what_has_no_scale_stays)
 	xy_end(&n, dense(&n, x, 8, 4));
 	CHECKF(!rlx_quant_calibrate(n.g, &set, 1, &r, &err), "%s", err.text);
 	CHECKF(!rlx_graph_quantize(n.g, r, NULL, &q, &err), "%s", err.text);
-	CHECK_EQ(count(q, RLX_OP_qmatmul), 0);
+	CHECK_EQ(rig_count(q, RLX_OP_qmatmul), 0);
 	fill(&n, seen[SETS - 1]);
 	check_off(&n, q, 0, 1e-6);
 	rlx_quant_ranges_free(r);
@@ -353,7 +345,7 @@ TEST(what_has_no_scale_stays)
 	x = rlx_emit(n.g, matmul, .a = x, .b = rlx_constant(n.g, rlx_type(RLX_F32, 8, 1), w));
 	xy_end(&n, x);
 	q = quantized(&n, NULL);
-	CHECK_EQ(count(q, RLX_OP_qmatmul), 0);
+	CHECK_EQ(rig_count(q, RLX_OP_qmatmul), 0);
 	rlx_graph_put(q);
 	rlx_graph_put(n.g);
 }
@@ -378,8 +370,8 @@ TEST(a_bias_that_does_not_fit_is_added)
 				.axes = RLX_INTS(0, 1));
 		xy_end(&n, rlx_emit(n.g, conv, .x = x, .w = w, .bias = bias));
 		q = quantized(&n, NULL);
-		CHECK_EQ(count(q, RLX_OP_qconv), 1);
-		CHECK_EQ(count(q, RLX_OP_add), 1);
+		CHECK_EQ(rig_count(q, RLX_OP_qconv), 1);
+		CHECK_EQ(rig_count(q, RLX_OP_add), 1);
 		check_off(&n, q, 0, 0.03);
 		rlx_graph_put(q);
 		rlx_graph_put(n.g);
@@ -402,7 +394,7 @@ TEST(params_may_be_given_once)
 	xy_end(&n, dense(&n, rlx_emit(n.g, mul, .a = x, .b = p), 4, 5));
 	CHECKF(!rlx_quant_calibrate(n.g, sets, 2, &r, &err), "%s", err.text);
 	CHECKF(!rlx_graph_quantize(n.g, r, NULL, &q, &err), "%s", err.text);
-	CHECK_EQ(count(q, RLX_OP_qmatmul), 1);
+	CHECK_EQ(rig_count(q, RLX_OP_qmatmul), 1);
 	CHECK_EQ(rlx_graph_io_count(q, RLX_IO_PARAM), 1);
 	rlx_graph_put(q);
 	rlx_quant_ranges_free(r);

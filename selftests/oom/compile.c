@@ -13,6 +13,19 @@ struct work {
 	bool		 run;
 };
 
+/* All that a case made is gone. Nothing but memory may have been the reason of @st, its result. */
+static enum rlx_status ended(enum rlx_status st, struct rlx_session *s, struct rlx_program *p,
+			     struct rlx_graph *g, const struct rlx_error *err)
+{
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
+	       s ? rlx_session_error(s)->text : err->status ? err->text :
+	       rlx_graph_error(g)->text);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
 /* Build, compile, and if asked run in a session; free it all. */
 static enum rlx_status whole(void *ctx)
 {
@@ -36,13 +49,7 @@ static enum rlx_status whole(void *ctx)
 		if (!st)
 			st = rlx_session_run(s);
 	}
-	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
-	       s ? rlx_session_error(s)->text : err.status ? err.text :
-	       rlx_graph_error(g)->text);
-	rlx_session_free(s);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	return st;
+	return ended(st, s, p, g, &err);
 }
 
 /* Once without a fault first, so that what a process keeps is there. */
@@ -158,11 +165,7 @@ static enum rlx_status control(void *ctx)
 		st = rlx_session_error(s)->status;
 	if (!st)
 		st = rlx_session_run(s);
-	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
-	rlx_session_free(s);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	return st;
+	return ended(st, s, p, g, &err);
 }
 
 TEST(nested_control_flow)
@@ -212,12 +215,7 @@ static enum rlx_status factors(void *ctx)
 		     rlx_session_buf(s, RLX_IO_INPUT, "none").arena &&
 		     rlx_buf_ptr(rlx_session_buf(s, RLX_IO_PARAM, "w")) ?
 		     rlx_session_run(s) : RLX_ENOMEM;
-	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
-	       s ? rlx_session_error(s)->text : err.text);
-	rlx_session_free(s);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	return st;
+	return ended(st, s, p, g, &err);
 }
 
 TEST(factors_and_cells)
