@@ -500,6 +500,41 @@ def one_row_beside_rows_of_any_model():
             assert s.metric('rlxd_model_rows_total{model="slow",result="cancelled"}') > 500
 
 
+AUTH = {"Authorization": "Bearer limits-key-0123456789"}
+
+
+def one_whole_row(s):
+    begin = time.monotonic()
+    ask_slow(s, some_rows(1), "whole", AUTH)
+    return time.monotonic() - begin
+
+
+@test
+def one_row_beside_undivided_requests():
+    """Of the same key, over other connections: each is a run of seconds, and is passed."""
+    more = "".join("%s: %s\r\n" % h for h in AUTH.items()).encode()
+    waiting, ran = ('rlxd_model_%s{model="whole"}' % n for n in ("queue_rows", "batches_total"))
+    whole = SLOW.replace("slow]", "whole]").replace("batch = yes", "batch = no")
+    with tempfile.NamedTemporaryFile("w", suffix=".key") as f:
+        f.write(AUTH["Authorization"].split()[1] + "\n")
+        f.flush()
+        for engine in ENGINES:
+            with Server(whole + "[key k]\nsecret_file = %s\n" % f.name, engine=engine,
+                        server="threads = 1\n") as s:
+                limit = Limit(s, one_whole_row)
+                before = s.metric(ran, AUTH)
+                socks = [s.connect(600) for _ in range(3)]
+                for c in socks:
+                    c.sendall(many_rows(2048, more, b"whole")[0])
+                # One runs, the others wait.
+                wait_for(lambda: s.metric(waiting, AUTH) == 2, 60)
+                times = [one_whole_row(s) for _ in range(10)]
+                assert s.metric(ran, AUTH) - before < 10 + 3, "nothing was beside it"
+                for c in socks:
+                    reset(c)
+                limit.check(max(times))
+
+
 @each_engine
 def one_row_beside_a_full_queue(s):
     """Who fills it has no more room; who asks little has."""

@@ -199,7 +199,7 @@ static void *load_main(void *ctx)
 	if (ld->st)
 		goto out;
 	for (i = 0; i < c->n_model; i++)
-		threads += (unsigned int)c->model[i].replicas;
+		threads += (unsigned int)c->model[i].replicas + 1;	/* the extra one */
 	ld->st = worker_pool_grow(s->workers, threads, &ld->err);
 	if (!ld->st)
 		ld->st = model_set_open(c, s->set, s->workers, is_awaited(ld), &set, &ld->err);

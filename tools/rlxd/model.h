@@ -106,6 +106,10 @@ struct replica {
 	int		 node;		/* of its threads and memory */
 	struct row	*batch[BATCH_MAX];
 	unsigned int	 n;
+	/* With the model's lock: what it runs, from when on; @runs: nothing while false. */
+	bool		 runs, is_long;
+	unsigned int	 row_class;
+	int64_t		 begin;
 };
 
 /* What differs between models of files of different kinds. */
@@ -175,8 +179,9 @@ struct model {
 	unsigned int		 n_flow;
 	int64_t			 virtual_now;	/* of the flows; see queue.c */
 	unsigned int		 n_rows;
-	struct replica		*replica;	/* all, conf.replicas of them */
+	struct replica		*replica;	/* all, conf.replicas of them, and the extra one */
 	struct replica		*idle;
+	struct replica		*extra;		/* see model_is_short(); NULL: there is none */
 	pthread_cond_t		 more;		/* a replica waits for its batch to fill */
 	unsigned int		 waiting;
 };
@@ -220,6 +225,13 @@ model_submit(struct job *j, struct turn *t, struct rlx_error *err);
 int64_t model_row_ns(const struct model *m, const struct row *row);
 /* The rows of @row: those of a request that runs in place, else 1. */
 int64_t model_rows_of(const struct model *m, const struct row *row);
+/*
+ * With the lock held: is @row one that the extra replica may run? A run of a single row, or
+ * of a request that is not divided, may take any time. While all replicas are at such runs
+ * the extra one, whose state is made when it is first needed, runs what is short: what takes
+ * less than MODEL_RUN_NS, or has never run and is many times smaller than what others run.
+ */
+bool model_is_short(const struct model *m, const struct row *row);
 /* Run what @t holds, or wake workers. */
 void turn_end(struct turn *t);
 /* Forget what @t holds. */

@@ -213,12 +213,18 @@ static bool is_wanted(const struct row *row, int64_t now)
 /* What a batch is looked for with. */
 struct search {
 	struct model	 *m;
-	const struct row *first;	/* what others must fit; NULL: any */
+	const struct row *first;	/* what others must fit */
+	bool		  only_short;
 	int64_t		  now;
 	struct row	**dropped;
 };
 
-/* The first row of @l that fits, unlinked; or NULL. */
+static bool may_begin(const struct search *s, const struct row *row)
+{
+	return !s->only_short || model_is_short(s->m, row);
+}
+
+/* The first row of @l that fits s->first, unlinked; or NULL. */
 static struct row *line_take(const struct search *s, struct line *l)
 {
 	struct row **at = &l->head, *row;
@@ -230,7 +236,7 @@ static struct row *line_take(const struct search *s, struct line *l)
 			row->next = *s->dropped;
 			*s->dropped = row;
 			n--;
-		} else if (!s->first || (!row->place && s->m->kind->fits(s->m, s->first, row))) {
+		} else if (!row->place && s->m->kind->fits(s->m, s->first, row)) {
 			return unlink_row(s->m, l, at);
 		} else {
 			at = &row->next;
@@ -271,8 +277,14 @@ static int64_t line_cost(const struct model *m, const struct line *l)
 	return (n < l->n ? n : l->n) * each_ns(m, l->head);
 }
 
-/* Whose batch would end first of @f's lines, and what it takes. */
-static struct line *flow_next(const struct model *m, const struct flow *f, int64_t *out_cost)
+enum { STALE = -1 };
+
+/*
+ * Whose batch would end first of @f's lines, and what it takes. NULL: none may begin. A line
+ * whose first rows nobody wants, STALE, comes first of all: only without them is it known
+ * what it takes, for a new connection may have the name of one that went.
+ */
+static struct line *flow_next(const struct search *s, const struct flow *f, int64_t *out_cost)
 {
 	struct turn_link *k = f->line;
 	int64_t first = INT64_MAX;
@@ -280,9 +292,14 @@ static struct line *flow_next(const struct model *m, const struct flow *f, int64
 
 	do {
 		struct line *l = (struct line *)k;
-		int64_t cost = line_cost(m, l);
+		int64_t cost;
 
-		if (l->tag + cost >= first)
+		if (!is_wanted(l->head, s->now)) {
+			*out_cost = STALE;
+			return l;
+		}
+		cost = line_cost(s->m, l);
+		if (l->tag + cost >= first || !may_begin(s, l->head))
 			continue;
 		first = l->tag + cost;
 		best = l;
@@ -292,10 +309,10 @@ static struct line *flow_next(const struct model *m, const struct flow *f, int64
 }
 
 /* Likewise of all clients. NULL: nobody waits. */
-static struct line *next_line(const struct model *m, struct flow **out_f)
+static struct line *next_line(const struct search *s, struct flow **out_f)
 {
 	int64_t first = INT64_MAX, cost = 0;
-	struct turn_link *k = m->flow;
+	struct turn_link *k = s->m->flow;
 	struct line *best = NULL, *l;
 
 	if (!k)
@@ -303,13 +320,17 @@ static struct line *next_line(const struct model *m, struct flow **out_f)
 	do {
 		struct flow *f = (struct flow *)k;
 
-		l = flow_next(m, f, &cost);
-		if (f->tag + cost >= first)
+		l = flow_next(s, f, &cost);
+		if (l && cost == STALE) {
+			*out_f = f;
+			return l;
+		}
+		if (!l || f->tag + cost >= first)
 			continue;
 		first = f->tag + cost;
 		best = l;
 		*out_f = f;
-	} while ((k = k->next) != m->flow);
+	} while ((k = k->next) != s->m->flow);
 	return best;
 }
 
@@ -321,6 +342,21 @@ static void charge(struct model *m, struct flow *f, struct line *l, int64_t ns)
 	m->virtual_now += ns / m->n_flow;
 }
 
+/* Rows that @l begins with and nobody wants. False: there are none. */
+static bool drop_first(const struct search *s, struct line *l)
+{
+	struct row *row;
+	bool any = false;
+
+	while (l->head && !is_wanted(l->head, s->now)) {
+		row = unlink_row(s->m, l, &l->head);
+		row->next = *s->dropped;
+		*s->dropped = row;
+		any = true;
+	}
+	return any;
+}
+
 /* The row that a batch begins with. NULL: there is none. */
 static struct row *take_first(const struct search *s)
 {
@@ -328,10 +364,11 @@ static struct row *take_first(const struct search *s)
 	struct flow *f = NULL;
 	struct line *l;
 
-	while (!row && (l = next_line(s->m, &f))) {
-		row = line_take(s, l);
-		if (row)
+	while (!row && (l = next_line(s, &f))) {
+		if (!drop_first(s, l)) {
+			row = unlink_row(s->m, l, &l->head);
 			charge(s->m, f, l, each_ns(s->m, row));
+		}
 		end_empty(s->m, f, l);
 	}
 	return row;
@@ -363,10 +400,11 @@ static struct row *flow_take(const struct search *s, struct flow *f)
 	return row;
 }
 
-unsigned int queue_take(struct model *m, int64_t now, struct row **batch,
+unsigned int queue_take(struct model *m, int64_t now, bool only_short, struct row **batch,
 			unsigned int max, struct row **out_dropped)
 {
-	struct search s = { .m = m, .now = now, .dropped = out_dropped };
+	struct search s = { .m = m, .only_short = only_short, .now = now,
+			    .dropped = out_dropped };
 	struct turn_link *k, *next;
 	unsigned int n, left;
 	struct row *row;
@@ -393,12 +431,21 @@ unsigned int queue_take(struct model *m, int64_t now, struct row **batch,
 	return n;
 }
 
-const struct row *queue_next(const struct model *m)
+const struct row *queue_next(struct model *m)
 {
+	struct search s = { .m = m };
 	struct flow *f;
-	struct line *l = next_line(m, &f);
+	struct line *l = next_line(&s, &f);
 
 	return l ? l->head : NULL;
+}
+
+bool queue_has_short(struct model *m, int64_t now)
+{
+	struct search s = { .m = m, .only_short = true, .now = now };
+	struct flow *f;
+
+	return next_line(&s, &f) != NULL;
 }
 
 static int64_t flow_oldest(const struct flow *f)

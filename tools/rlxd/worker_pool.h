@@ -21,7 +21,10 @@ struct task {
 
 enum rlx_status __rlx_must_check worker_pool_open(unsigned int threads, struct worker_pool **out,
 						  struct rlx_error *err);
-/* So that there are at least @threads: WORKER_POOL_READERS and one for each replica. */
+/*
+ * So that there are at least @threads: WORKER_POOL_READERS and one for each replica,
+ * the extra one of a model included.
+ */
 enum rlx_status __rlx_must_check worker_pool_grow(struct worker_pool *c, unsigned int threads,
 						  struct rlx_error *err);
 void worker_pool_post(struct worker_pool *c, struct task *t);
