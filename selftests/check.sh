@@ -6,26 +6,38 @@
 #
 # With -j so many run at a time (1), since most keep one processor busy, or wait; they
 # begin in the order they are named. What such a group says is kept in
-# $BUILD/test-log/GROUP.log and printed when the group has ended.
+# $BUILD/test-log/GROUP.log and printed when the group has ended. Before the sum stands how
+# long each took, and how long processors did: their sum by the number of processors is the
+# least that all can take, however they are put beside each other.
 set -u
 
 BUILD=${BUILD:-build}
 log=$BUILD/test-log
 
+# What a group that ended took: seconds, and seconds of processors.
+note_times()
+{
+	times >"$log/$1.times"
+	printf '%s %d %.1f\n' "$1" "$(($(date +%s) - $2))" \
+		"$("$(dirname "$0")/lib/cpu.sh" "$log/$1.times")" >"$log/$1.took"
+}
+
 run_group()
 {
 	group=$1
+	start=$(date +%s)
 	if [ "$jobs" = 1 ]; then
 		printf '== %s\n' "$group"
 		eval "$make $group"
+		note_times "$group" "$start"
 		return
 	fi
 	printf -- '-- %s begins\n' "$group"
-	start=$(date +%s)
 	eval "$make $group" >"$log/$group.log" 2>&1
+	note_times "$group" "$start"
 	exec 9>>"$RLX_TOTALS"
 	flock 9				# not into what the other one prints
-	printf '== %s (%d s)\n' "$group" "$(($(date +%s) - start))"
+	awk '{ printf "== %s (%d s, cpu %.1f s)\n", $1, $2, $3 }' "$log/$group.took"
 	cat "$log/$group.log"
 }
 
@@ -49,8 +61,21 @@ mkdir -p "$log"
 RLX_TOTALS=$(mktemp) || exit 1
 export RLX_TOTALS
 trap 'rm -f "$RLX_TOTALS"' EXIT
+for group; do
+	rm -f "$log/$group.took"
+done
+begin=$(date +%s)
 printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' "$0" --one "$jobs" "$make" '{}'
 
+for group; do
+	[ ! -f "$log/$group.took" ] || cat "$log/$group.took"
+done | awk -v wall="$(($(date +%s) - begin))" -v n="$(nproc)" '{
+	printf "time: %-16s %6d s, cpu %7.1f s\n", $1, $2, $3
+	cpu += $3
+}
+END {
+	printf "time: all of it %d s, cpu %.1f s, by %d processors %d s\n", wall, cpu, n, cpu / n
+}'
 printf '==\n'
 # A group without a sum stopped before it could count, in its build for one.
 for group; do

@@ -26,8 +26,10 @@ run_one()
 	# shellcheck disable=SC2086 # a command line
 	"$here/lib/limit.sh" "$limit" $cmd >"$tap" 2>&1 </dev/null
 	rc=$?
+	times >"$tap.times"
 	# shellcheck disable=SC2086 # file names without spaces
 	awk -v prog="$name" -v rc="$rc" -v start="$start" \
+	    -v cpu="$("$here/lib/cpu.sh" "$tap.times")" \
 	    -v now="$(date +%s.%N)" -v sum="$log/$name.sum" \
 	    -f "$here/tap.awk" "$here"/expect/*.txt "$tap"
 }

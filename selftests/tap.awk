@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Judges one program's TAP by the expectation files that are read before it.
 #
-# Variables: prog (its name), rc (exit status), start and now (seconds), sum (the
-# file that gets "passed failed skipped").
+# Variables: prog (its name), rc (exit status), start and now (seconds), cpu (seconds of
+# processors), sum (the file that gets "passed failed skipped").
 
 function glob_to_re(g)
 {
@@ -110,8 +110,8 @@ END {
 		fail(prog, "has no tests")
 	else if (rc && !bad_lines)
 		fail(prog, "ended with status " rc)
-	printf "%s  %s (%d passed%s%s, %.1f s)\n%s", bad ? "fail" : "ok  ",
+	printf "%s  %s (%d passed%s%s, %.1f s, cpu %.1f s)\n%s", bad ? "fail" : "ok  ",
 		prog, passed, bad ? ", " bad " failed" : "",
-		skipped ? ", " skipped " skipped" : "", now - start, said
+		skipped ? ", " skipped " skipped" : "", now - start, cpu, said
 	print passed + 0, bad + 0, skipped + 0 >sum
 }

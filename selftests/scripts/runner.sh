@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . selftests/lib/tap.sh
 mkdir -p "$tmp/self/expect" "$tmp/self/lib" "$tmp/build/test/t"
 cp selftests/run.sh selftests/tap.awk "$tmp/self/"
-cp selftests/lib/limit.sh "$tmp/self/lib/"
+cp selftests/lib/cpu.sh selftests/lib/limit.sh "$tmp/self/lib/"
 cat >"$tmp/self/expect/t.txt" <<'EOF'
 skip t/*:away no such thing*
 broken t/x:bad-* known
@@ -83,6 +83,7 @@ until [ -f "$dir/$other" ]; do
 done
 echo "begin of $1"
 sleep 0.1
+awk 'BEGIN { while (i < 10000000) i++ }'
 echo "end of $1"
 echo "$1 3 0 1" >>"$RLX_TOTALS"
 EOF
@@ -120,10 +121,21 @@ in_order()
 	printf '%s\n' wait first meet | cmp - "$tmp/order"
 }
 
+# What each took is told, and what all did of the processors: each computes for a while.
+times_are_told()
+{
+	cat "$tmp/said"
+	grep '^time: ' "$tmp/said" | awk '
+		$2 == "all" { all = $8 + 0; next }
+		{ n++; cpu += $6 }
+		END { exit !(n == 3 && cpu > 0.1 && all > cpu - 0.1 && all < cpu + 0.1) }'
+}
+
 jobs=2
 check groups-at-once groups_end 0 "9 passed, 0 failed, 3 skipped" wait first meet
 check groups-in-turn in_turn
 check groups-in-order in_order
+check groups-and-times times_are_told
 check broken-group groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
 jobs=1
 check one-by-one groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
