@@ -129,18 +129,20 @@ def one_row_beside_a_batch_of_the_same_address(s):
 def one_row_beside_many_batches(s):
     """Likewise where requests are large and many, so that reading them takes long."""
     limit = Limit(s)
-    stop = []
+    begun, stop = threading.Event(), []
 
     def ask():
         while not stop:
             c = s.connect(600)
             c.sendall(embed(["hello world " * 30] * 500))
+            begun.wait(600)     # however long the first of them take to read
             time.sleep(0.3)
             reset(c)
-    threads = [threading.Thread(target=ask) for _ in range(6)]
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(6)]
     for t in threads:
         t.start()
     wait_for(lambda: s.metric(WAITING) > 500, 60)
+    begun.set()
     worst = max(one_row(s) for _ in range(20))
     stop.append(1)
     for t in threads:
@@ -533,6 +535,25 @@ def one_row_beside_undivided_requests():
                 for c in socks:
                     reset(c)
                 limit.check(max(times))
+
+
+@test
+def shapes_that_come_and_go():
+    """What is compiled for more shapes than are kept, again and again, does not add up."""
+    whole = SLOW.replace("slow]", "whole]").replace("batch = yes", "batch = no\nmax_shapes = 8")
+    with Server(whole, server="threads = 1\nmax_memory = 64M\n") as s:
+        sizes = list(range(1, 25))
+        for _ in range(2):
+            for n in sizes:
+                ask_slow(s, some_rows(n), "whole")
+        memory = Memory(s)
+        for _ in range(10):
+            rng.shuffle(sizes)
+            for n in sizes:
+                ask_slow(s, some_rows(n), "whole")
+        # Weights are 4.7 MB, of which no shape may have any of its own.
+        grown = memory.read("VmRSS") - memory.base
+        assert grown < 4 << 20, "%.1f MB more by 240 programs" % (grown / 1e6)
 
 
 @each_engine
