@@ -51,15 +51,14 @@ check-serve:
 	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') '$(SERVE_RUN) gpu' '$(SERVE_RUN) image' \
 		$(SERVE_INPROC) selftests/serve/fuzz/run.sh
 
-# The same with the daemon under the sanitizers; kernels go without.
+# The same with the daemon under the sanitizers; kernels go without: they are $(BUILD)'s.
 asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1
 tsan-serve: export TSAN_OPTIONS := allocator_may_return_null=1
 asan-serve tsan-serve:
 	$(Q)tools/setup.sh serve
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)+$(BUILDMAKE) BUILD=build/$@ SAN='$(SAN_$(@:-serve=))' \
-		KERNEL_OPT='-O2 -g1 -ffp-contract=fast -fno-sanitize=all' \
-		build/$@/bin/rlxd
-	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/lib/librlx.so.1
+		KERNEL_IN=$(BUILD)/obj/kernels build/$@/bin/rlxd
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(BUILDMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
