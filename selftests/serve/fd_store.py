@@ -16,8 +16,8 @@ import time
 
 from fd_store_rig import (DROP, FULL, GET, KEEP, LIST, MAGIC, MSG, NONE, OK, OTHER, PUT, TEXTS,
                           VERSION, Clients, FdStore, adopted, free_port, weights_of)
-from rlxd import (BUILD, ENGINES, MINILM, RLXD, Manager, Server, Skip, activated, main, minilm,
-                  test, wait_for)
+from rlxd import (BUILD, ENGINES, MINILM, RLXD, SANITIZED, Manager, Server, Skip, activated, main,
+                  minilm, test, wait_for)
 
 KILLS = 10
 
@@ -222,8 +222,7 @@ def weights_are_in_memory_once():
                   "%.1f, pinned of it %.1f / %.1f" % tuple(
                       v for pair in zip(one, many) for v in pair))
             assert many[0] <= 1.01 * one[0], (one, many)
-            # Sanitizers have a shadow of their own in each process.
-            assert "san" in RLXD or many[1] <= 1.1 * one[1], (one, many)
+            assert SANITIZED or many[1] <= 1.1 * one[1], (one, many)
         finally:
             for c in clients:
                 c.kill()

@@ -16,6 +16,8 @@ import traceback
 
 BUILD = os.environ.get("BUILD", "build")
 RLXD = os.environ.get("RLXD", BUILD + "/bin/rlxd")
+# Sanitizers have a shadow, and keep what was freed: what is resident then tells nothing.
+SANITIZED = "san" in RLXD
 MINILM = os.environ.get("RLXD_MINILM", BUILD + "/models/minilm")
 # Where encoders run if a test does not say: "cuda" for those of a GPU that is there.
 # Texts of MiniLM are then the work of another device than this processor.
