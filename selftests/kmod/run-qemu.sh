@@ -7,7 +7,8 @@
 #   -k KERNEL    6.1, 6.12 or debug: a folder of $BUILD/kernels (default 6.12)
 #   -o FILE      the module; $BUILD/kmod/KERNEL/rlx.ko by default, "none" for none
 #   -p PARAMS    parameters of the module, for programs that declare none
-#   -t SECONDS   limit of the whole run (default 600); -T of a program (60)
+#   -t SECONDS   limit of the whole run (default 600)
+#   -T SECONDS   least limit of a program (60 for those that declare none)
 #   -m MIB       memory (2048)          -c CPUS      processors (2)
 #   -N NODES     NUMA nodes, as many as processors, of as much memory each (1)
 #   -u UID       who runs the programs that do not say (0)
@@ -34,7 +35,7 @@ set -u
 
 BUILD=${BUILD:-build}
 here=$(cd "$(dirname "$0")" && pwd)
-kernel=6.12 ko='' params=- limit=600 each=60 mem=2048 cpus=2 nodes=1 uid=0 append=''
+kernel=6.12 ko='' params=- limit=600 each='' mem=2048 cpus=2 nodes=1 uid=0 append=''
 files='' binaries='' load='' kunit='' strict=1 name='' shell='' names='' host=''
 nl='
 '
@@ -144,6 +145,8 @@ add_program()
 	[ -f "$file" ] || die "no program $file"
 	prog=$(basename "$file")
 	t=$(word "$file.rig" timeout)
+	t=${t:-${each:-60}}
+	[ "${each:-0}" -le "$t" ] || t=$each
 	u=$(word "$file.rig" uid)
 	p=$(word "$file.rig" params)
 	m=$(word "$file.rig" memory)
@@ -159,7 +162,7 @@ add_program()
 	unique=$prog$(printf '%s' "$args" | tr ' /' '+_')
 	names="$names $unique"
 	printf 'run %s %s %s %s /rig/bin/%s%s\n' "$unique" \
-		"$((${t:-$each} * slow))" "${u:-$uid}" "${p:-$params}" "$prog" \
+		"$((t * slow))" "${u:-$uid}" "${p:-$params}" "$prog" \
 		"$args" >>"$top/list"
 }
 
