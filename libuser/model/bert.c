@@ -314,7 +314,7 @@ const struct rlx_file *rlx_bert_mapped(const struct rlx_bert *b, unsigned int i)
 
 const struct rlx_safetensors *rlx_bert_weights(const struct rlx_bert *b)
 {
-	return b->w->file;
+	return b ? b->w->file : NULL;
 }
 
 struct rlx_bert *rlx_bert_get(struct rlx_bert *b)

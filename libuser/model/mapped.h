@@ -6,7 +6,6 @@
 struct rlx_bert;
 struct rlx_file;
 struct rlx_model;
-struct rlx_safetensors;
 
 /*
  * The @i-th file that a model maps, for as long as it is open; NULL: there are no more.
@@ -14,7 +13,5 @@ struct rlx_safetensors;
  */
 const struct rlx_file *rlx_model_mapped(const struct rlx_model *m, unsigned int i);
 const struct rlx_file *rlx_bert_mapped(const struct rlx_bert *b, unsigned int i);
-/* All that its file holds. Ownership: the encoder's. */
-const struct rlx_safetensors *rlx_bert_weights(const struct rlx_bert *b);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Gradients of whole models in f64 against differences along random directions: a decoder
- * block, a convolutional net with batch norm, an LSTM, a mixture of experts, each loss. And
- * losses against their formulas.
+ * block, a convolutional net with batch norm, an LSTM, a mixture of experts, adapters of low
+ * rank, each loss. And losses against their formulas.
  */
 #include "rlx/grad.h"
 #include "selftests/lib/train_rig.h"
@@ -147,6 +147,58 @@ static rlx_value contrast(struct rlx_graph *g, struct rlx_vars *v)
 			.b = rlx_loss_bce(g, rlx_emit(g, mul, .a = a, .b = b), t));
 }
 
+/* A weight of a net that adapters are for, [out, in]. */
+static rlx_value fixed(struct rlx_graph *g, struct rlx_lora_weight *w, const char *name,
+		       int64_t out, int64_t in)
+{
+	static double room[3][64];
+	static unsigned int at;
+	double *p = room[at++ % 3];
+	uint64_t seed = rlx_test_seed();
+	int64_t i;
+
+	CHECK(out * in <= 64);
+	for (i = 0; i < out * in; i++)
+		p[i] = rlx_test_uniform(&seed, -1, 1);
+	*w = (struct rlx_lora_weight){ name, p };
+	return rlx_constant_blob(g, rlx_type(RLX_F64, out, in),
+				 rlx_blob_new(p, (size_t)(out * in) * sizeof(*p), NULL, NULL));
+}
+
+/* Adapters of rank 3 for weights behind a transpose, before an activation, of two products. */
+static rlx_value adapted(struct rlx_graph *g, struct rlx_vars *v)
+{
+	static const int64_t size[3][2] = { { 8, 4 }, { 8, 8 }, { 4, 8 } };
+	struct rlx_lora_weight w[3];
+	struct rlx_lora how = { .size = sizeof(how), .weight = w, .n = 3, .rank = 3, .alpha = 2 };
+	struct rlx_graph *part = rlx_graph_new("part"), *with = NULL;
+	rlx_value x = rlx_input(part, "x", rlx_type(RLX_F64, 2, 5, 4)), h, y, at[3];
+	struct rlx_error err = { 0 };
+	char name[3][8];
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(name[i], sizeof(name[i]), "w%d", i);
+		at[i] = fixed(part, &w[i], name[i], size[i][0], size[i][1]);
+		/* what is said first stays: B is not to be 0 here */
+		rlx_var(g, v, rlx_name("w%d.lora_B.weight", i), rlx_type(RLX_F64, size[i][0], 3),
+			RLX_NORMAL(0.5), 0);
+	}
+	h = rlx_emit(part, matmul, .a = x, .b = rlx_emit(part, transpose, .x = at[0]));
+	y = rlx_emit(part, fused_matmul, .a = h, .b = at[1], .trans_b = true, .alpha = 0.7f,
+		     .residual = h, .act = RLX_ACT_GELU);
+	y = rlx_emit(part, fused_matmul, .a = y, .b = at[1], .trans_b = true, .act = RLX_ACT_TANH);
+	rlx_output(part, "y", rlx_emit(part, fused_matmul, .a = y, .b = at[2], .trans_b = true));
+	CHECKF(!rlx_graph_finish(part), "%s", rlx_graph_error(part)->text);
+	CHECKF(!rlx_graph_lora(part, &how, &with, &err), "%s", err.text);
+	x = data(g, rlx_type(RLX_F64, 2, 5, 4), 10);
+	rlx_lora_inline(g, v, with, &(struct rlx_inline){ .size = sizeof(struct rlx_inline),
+			.name = (const char *[]){ "x" }, .value = &x, .n = 1 }, &y);
+	rlx_graph_put(with);
+	rlx_graph_put(part);
+	return rlx_loss_mse(g, y, data(g, rlx_type(RLX_F64, 2, 5, 4), 11));
+}
+
 static void net_open(struct net *n, model_fn *model)
 {
 	char name[32];
@@ -234,6 +286,11 @@ TEST(lstm_unrolled)
 TEST(mixture_of_experts)
 {
 	check("experts", experts);
+}
+
+TEST(adapters_of_low_rank)
+{
+	check("adapters", adapted);
 }
 
 TEST(contrast_and_bits)

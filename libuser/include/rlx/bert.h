@@ -13,6 +13,7 @@
 #define RLX_BERT_H
 
 #include "rlx/graph.h"
+#include "rlx/safetensors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +52,13 @@ struct rlx_bert_info {
 
 /* Fill @out. Context: any thread; no allocation. */
 RLX_EXPORT void rlx_bert_info(const struct rlx_bert *b, struct rlx_bert_info *out);
+
+/**
+ * rlx_bert_weights - the tensors of the file, where graphs have them as constants:
+ * rlx_graph_lora() finds weights by their data. Context: any thread; no allocation.
+ * Ownership: @b's. Return: NULL for NULL.
+ */
+RLX_EXPORT const struct rlx_safetensors *rlx_bert_weights(const struct rlx_bert *b);
 
 /**
  * enum rlx_bert_pool - what a graph gives.

@@ -18,7 +18,9 @@
 #define RLX_TRAIN_H
 
 #include "rlx/grad.h"
+#include "rlx/lora.h"
 #include "rlx/run.h"
+#include "rlx/safetensors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -196,6 +198,75 @@ RLX_EXPORT rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx
 /* @n equal parts of @x along @axis into @out[n]; RLX_ESHAPE if it does not divide. */
 RLX_EXPORT void rlx_split(struct rlx_graph *g, rlx_value x, int axis, unsigned int n,
 			  rlx_value *out);
+
+/* ---- low-rank adaptation (LoRA): rlx/lora.h ---- */
+
+/**
+ * rlx_lora_inline - rlx_graph_inline() of a graph with adapters, which become variables.
+ * @part: of rlx_graph_lora()
+ * @how:  as of rlx_graph_inline(); params of adapters that it names are not variables
+ *
+ * A variable is called as the param, behind the scopes that are entered: A is uniform within
+ * 1 / sqrt(in) of 0, B is 0 (PEFT's first values), so that a step begins with the model as it
+ * was. What is neither adapter nor variable of @v gets no gradient and no state.
+ * Return: as rlx_graph_inline().
+ */
+RLX_EXPORT enum rlx_status
+rlx_lora_inline(struct rlx_graph *g, struct rlx_vars *v, const struct rlx_graph *part,
+		const struct rlx_inline *how, rlx_value *out);
+
+/*
+ * struct rlx_lora_merge - a weight and its adapter.
+ * @size:     sizeof(struct rlx_lora_merge)
+ * @w:        f64, f32, f16 or bf16, [out, in], or [in, out] with @in_first
+ * @a, @b:    A[rank, in] and B[out, rank], f32 or f64
+ * @scale:    alpha / rank
+ */
+struct rlx_lora_merge {
+	size_t				 size;
+	const struct rlx_safetensor	*w, *a, *b;
+	double				 scale;
+	bool				 in_first;
+};
+
+/**
+ * rlx_lora_merge - @to receives W + scale B A, in the dtype of W, rounded once.
+ * @to: rlx_type_bytes() bytes; may be W's own
+ * An element whose correction is 0 keeps its bits.
+ * Context: any thread; no allocation. Return: RLX_ESHAPE, RLX_ETYPE, RLX_EINVAL (something is
+ * missing, or the scale is not finite).
+ */
+RLX_EXPORT enum rlx_status
+rlx_lora_merge(const struct rlx_lora_merge *m, void *to, struct rlx_error *err);
+
+/*
+ * struct rlx_lora_file - adapters as they are written.
+ * @size:   sizeof(struct rlx_lora_file)
+ * @tensor: @n of them, A and B of each weight under the names of rlx_graph_lora()
+ * @rank, @alpha: of all
+ * @base:   what the model is called or where it is; NULL: not said
+ */
+struct rlx_lora_file {
+	size_t				 size;
+	const struct rlx_safetensor	*tensor;
+	uint32_t			 n;
+	unsigned int			 rank;
+	double				 alpha;
+	const char			*base;
+};
+
+/**
+ * rlx_lora_write - write adapters as PEFT reads them.
+ * @folder: made unless it is there; what is replaced in it is replaced as a whole
+ *
+ * adapter_model.safetensors has the tensors, "base_model.model." in front of their names;
+ * adapter_config.json the rank, alpha and the modules, each by its whole name.
+ * Context: any thread; allocates, blocks on the files. Return: RLX_EINVAL (a tensor that is no
+ * adapter's, or one without its other half); RLX_ESHAPE (of another rank); as
+ * rlx_safetensors_write().
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_lora_write(const char *folder, const struct rlx_lora_file *f, struct rlx_error *err);
 
 /* ---- steps ---- */
 
