@@ -27,7 +27,8 @@ $(GEN) $(FIELDS): $(BUILD)/gen/.harvest
 # A model and its tokenizer are read once, a graph is built, rewritten, planned and lowered once,
 # and ops are evaluated to compare with: that code may be small rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
-	$(wildcard libuser/io/formats/safetensors*.c) libuser/io/formats/npy.c \
+	$(wildcard libuser/io/formats/safetensors*.c libuser/io/formats/gguf*.c) \
+	libuser/io/formats/npy.c \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
 	$(patsubst %,libuser/rt/%.c,body compile policy quant registry resident store trace) \
