@@ -13,12 +13,12 @@ rlx_pass_fn rlx_pass_expand;
 /* An op that expands into itself would never end. */
 enum { MAX_ROUNDS = 16 };
 
-static bool must_expand(const struct rlx_legal *l, const struct rlx_node *n)
+static bool must_expand(void *ctx, const struct rlx_node *n)
 {
 	enum rlx_dtype to[RLX_LEGAL_INPUTS];
 
 	/* the reference runs everything that has .eval */
-	return n->def->impl->expand && rlx_legal(l, n, to) == RLX_LEGAL_NONE;
+	return rlx_legal(ctx, n, to) == RLX_LEGAL_NONE;
 }
 
 static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
@@ -43,20 +43,17 @@ static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
 		rlx_rewrite_set(rw, n->out + i, q.out[i]);
 }
 
-static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
-				 struct rlx_graph **out)
+enum rlx_status rlx_expand_once(const struct rlx_graph *g, rlx_expand_fn *must, void *ctx,
+				struct rlx_graph **out, struct rlx_error *err)
 {
 	struct rlx_type *out_types;
 	struct rlx_rewrite rw;
-	struct rlx_legal legal;
-	enum rlx_status st = rlx_legal_begin(&legal, c, g);
+	enum rlx_status st = rlx_rewrite_begin(&rw, g, err);
 	uint32_t n, most = 1;
 	rlx_value *v;
 
-	if (!st)
-		st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)
-		goto out;
+		return st;
 	for (n = 0; n < g->n_node; n++)
 		if (g->node[n].n_in + g->node[n].n_out > most)
 			most = g->node[n].n_in + g->node[n].n_out;
@@ -67,15 +64,24 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n))
 			continue;
-		if (must_expand(&legal, &g->node[n]))
+		if (g->node[n].def->impl->expand && must(ctx, &g->node[n]))
 			expand_node(&rw, n, v, out_types);
 		else
 			rlx_rewrite_copy(&rw, n);
 	}
 	rlx_free(out_types);
 	rlx_free(v);
-	st = rlx_rewrite_end(&rw, out);
-out:
+	return rlx_rewrite_end(&rw, out);
+}
+
+static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				 struct rlx_graph **out)
+{
+	struct rlx_legal legal;
+	enum rlx_status st = rlx_legal_begin(&legal, c, g);
+
+	if (!st)
+		st = rlx_expand_once(g, must_expand, &legal, out, c->err);
 	rlx_legal_end(&legal);
 	return st;
 }

@@ -46,4 +46,12 @@ void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n);
  */
 enum rlx_status rlx_rewrite_end(struct rlx_rewrite *rw, struct rlx_graph **out);
 
+/*
+ * A copy of @g in which nodes that @must names are replaced by what they stand for, once;
+ * *@out is NULL if there are none. It is asked of nodes whose ops stand for others. In expand.c.
+ */
+typedef bool rlx_expand_fn(void *ctx, const struct rlx_node *n);
+enum rlx_status rlx_expand_once(const struct rlx_graph *g, rlx_expand_fn *must, void *ctx,
+				struct rlx_graph **out, struct rlx_error *err);
+
 #endif
