@@ -93,9 +93,11 @@ check-ops:
 
 check-train:
 	$(Q)tools/setup.sh train
-	$(Q)tools/fetch-models.sh digits
+	$(Q)tools/fetch-models.sh digits minilm
+	$(Q)selftests/lib/venv.sh $(BUILD)/train-venv selftests/train/requirements.txt
 	$(Q)+$(BUILDMAKE) $(TRAIN_BIN) lib tools
-	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN) selftests/train/command.sh
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN) selftests/train/command.sh \
+		selftests/train/export.sh
 
 check-onnx:
 	$(Q)tools/setup.sh check

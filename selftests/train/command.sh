@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# rlx train: a decoder of licence texts and a classifier of clothes, that go on where they were,
-# to the same bits; what they write; configurations that are wrong.
+# rlx train: a decoder of licence texts, a classifier of clothes and adapters of an encoder, that
+# go on where they were, to the same bits; what they write; configurations that are wrong.
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
@@ -95,6 +95,62 @@ folder = $tmp/clothes
 EOF
 	$rlx train "$tmp/clothes.conf" >"$tmp/got" && cat "$tmp/got" &&
 	awk -F, 'END { exit !($4 > 65 && $4 <= 100) }' "$tmp/clothes/curve.csv"
+}
+
+# encoder_config FOLDER STEPS
+encoder_config()
+{
+	cat <<EOF
+[model]
+kind = encoder
+base = $BUILD/models/minilm
+context = 32
+rank = 8
+targets = query,value,attention.output.dense
+[data]
+text = /usr/share/common-licenses
+[optimizer]
+lr = 0.002
+[schedule]
+warmup = 2
+[train]
+steps = $2
+batch = 16
+threads = 1
+[eval]
+every = 12
+[output]
+folder = $1
+save_every = 12
+EOF
+}
+
+# Adapters make the encoder find more second halves of paragraphs by the first; its own weights
+# stay, the merged ones are an encoder.
+encoder()
+{
+	sum=$(sha256sum <"$BUILD/models/minilm/model.safetensors")
+	encoder_config "$tmp/lora" 24 >"$tmp/lora.conf" &&
+	$rlx train "$tmp/lora.conf" >"$tmp/got" && cat "$tmp/got" &&
+	awk '{ for (i = 2; i < NF; i++) if ($(i + 1) == "%") last = $i }
+		/^before:/ { before = last } END { exit !(NR == 3 && last >= before + 2) }' \
+		"$tmp/got" &&
+	awk -F, 'NR == 2 { first = $3 } END { exit !(NR == 3 && $3 < first) }' \
+		"$tmp/lora/curve.csv" &&
+	[ "$sum" = "$(sha256sum <"$BUILD/models/minilm/model.safetensors")" ] &&
+	grep -q '"encoder.layer.5.attention.output.dense"' \
+		"$tmp/lora/adapter/adapter_config.json" &&
+	! grep -q 'intermediate' "$tmp/lora/adapter/adapter_config.json" &&
+	$rlx embed --model "$tmp/lora/merged" --query liability \
+		--corpus /usr/share/common-licenses/BSD >"$tmp/got" && cat "$tmp/got" &&
+	grep -q 'common-licenses/BSD:16$' "$tmp/got" || return 1
+	# it goes on to the same adapters
+	cp -r "$tmp/lora" "$tmp/again" && rm -r "$tmp/again/checkpoints/step-000000024" &&
+	encoder_config "$tmp/again" 24 >"$tmp/again.conf" &&
+	$rlx train "$tmp/again.conf" >"$tmp/got" && grep -q 'goes on at step 12' "$tmp/got" &&
+	cmp "$tmp/lora/adapter/adapter_model.safetensors" \
+		"$tmp/again/adapter/adapter_model.safetensors" &&
+	cmp "$tmp/lora/merged/model.safetensors" "$tmp/again/merged/model.safetensors"
 }
 
 # ranks_config FOLDER RANKS STEPS: rows of a step are 16, whoever has them
@@ -211,6 +267,33 @@ wrong()
 	[ $got = "$1" ] && grep -q "$2" "$tmp/said"
 }
 
+# The same of an encoder's.
+wrong_encoder()
+{
+	encoder_config "$tmp/wrong" 20 | sed "$3" >"$tmp/wrong.conf"
+	$rlx train "$tmp/wrong.conf" >/dev/null 2>"$tmp/said"
+	got=$?
+	cat "$tmp/said"
+	[ $got = "$1" ] && grep -q "$2" "$tmp/said"
+}
+
+encoder_mistakes()
+{
+	wrong_encoder 2 "base is missing" '/^base/d' &&
+	wrong_encoder 2 "text is missing" '/^text/d' &&
+	wrong_encoder 2 "must be above 0" 's/^rank = .*/rank = 0/' &&
+	wrong_encoder 2 "must be above 0" 's/^rank = .*/&\nalpha = 0/' &&
+	wrong_encoder 2 "rank is '-1'" 's/^rank = .*/rank = -1/' &&
+	wrong_encoder 2 "batch must be 2 at least" 's/^batch = .*/batch = 1/' &&
+	wrong_encoder 2 "dropout is not for an encoder" 's/^rank = .*/&\ndropout = 0.1/' &&
+	wrong_encoder 3 "no matrix in the blocks of .* is called keys" \
+		's/^targets = .*/targets = keys/' &&
+	wrong_encoder 3 "takes 512 tokens at most" 's/^context = .*/context = 513/' &&
+	wrong_encoder 3 "rank is 2097152" 's/^rank = .*/rank = 2097152/' &&
+	wrong_encoder 3 "/nowhere" 's|^base = .*|base = /nowhere|' && rm -rf "$tmp/wrong" &&
+	wrong_encoder 3 "0 paragraphs; 10 at least" 's|^text = .*|text = /dev/null|'
+}
+
 mistakes()
 {
 	wrong 2 "wrong.conf:4: layers is 'one'" 's/^layers = .*/layers = one/' &&
@@ -240,6 +323,8 @@ check decoder decoder
 check goes-on goes_on
 check done-already done_already
 check classifier classifier
+check encoder encoder
+check encoder-mistakes encoder_mistakes
 check early-stop early_stop
 check ranks ranks
 check torchrun torchrun

@@ -11,8 +11,8 @@
 
 static const int64_t lengths[ENCODER_BUCKETS] = { 16, 32, 48, 64, 96, 128, 192, 256 };
 
-static enum rlx_status open_tokenizer(struct encoder *e, const char *dir,
-				      const char *path, struct rlx_error *err)
+enum rlx_status encoder_tokenizer(const char *dir, const char *path, struct rlx_tokenizer **tok,
+				  struct rlx_tokenizer_scratch **scratch, struct rlx_error *err)
 {
 	char text[4096];
 	enum rlx_status st;
@@ -26,8 +26,8 @@ static enum rlx_status open_tokenizer(struct encoder *e, const char *dir,
 			snprintf(text, sizeof(text), "%s/vocab.txt", dir);
 		path = text;
 	}
-	st = rlx_tokenizer_new_file(path, NULL, &e->tok, err);
-	return st ? st : rlx_tokenizer_scratch_new(e->tok, &e->scratch, err);
+	st = rlx_tokenizer_new_file(path, NULL, tok, err);
+	return st ? st : rlx_tokenizer_scratch_new(*tok, scratch, err);
 }
 
 /* A model with fewer positions than the longest bucket: cut there. */
@@ -62,7 +62,8 @@ enum rlx_status encoder_open(struct encoder *e, const char *model, const char *t
 		fit_model(e);
 	else if (!st)
 		st = rlx_runner_new(e->model, opts, &e->runner, err);
-	return st ? st : open_tokenizer(e, dir ? model : NULL, tokenizer, err);
+	return st ? st : encoder_tokenizer(dir ? model : NULL, tokenizer, &e->tok, &e->scratch,
+					   err);
 }
 
 static struct encoder_bucket *bucket_of(struct encoder *e, uint32_t tokens)

@@ -48,6 +48,11 @@ encoder_open(struct encoder *e, const char *model, const char *tokenizer,
 	     const struct rlx_compile_opts *opts, uint32_t max_tokens,
 	     struct rlx_error *err);
 
+/* The tokenizer in @path, or NULL: that of folder @dir; with its scratch. */
+enum rlx_status __rlx_must_check
+encoder_tokenizer(const char *dir, const char *path, struct rlx_tokenizer **tok,
+		  struct rlx_tokenizer_scratch **scratch, struct rlx_error *err);
+
 /* Tokens that a text will take, at most max_tokens; notes that its bucket is wanted. */
 enum rlx_status __rlx_must_check
 encoder_count(struct encoder *e, const char *text, size_t len, uint32_t *out_tokens,

@@ -118,7 +118,15 @@ static bool evaluate(struct loop *l, double *loss, double *right)
 		*loss += scalar(&j->eval, "loss") / (double)n;
 		if (j->c.kind == TRAIN_CLASSIFIER)
 			*right += scalar(&j->eval, "right") / (double)(n * j->c.batch);
+		if (j->c.kind == TRAIN_ENCODER && !train_encoder_keep(&j->encoder, rlx_buf_ptr(
+		    rlx_session_bound(j->eval.s, RLX_IO_OUTPUT, "rows")), j->c.batch,
+		    i * j->c.batch)) {
+			rlx_fail(&j->err, RLX_ENOMEM, "out of memory");
+			return false;
+		}
 	}
+	if (j->c.kind == TRAIN_ENCODER)
+		*right = train_encoder_right(&j->encoder);
 	return true;
 }
 
@@ -150,7 +158,7 @@ static bool report_alone(struct loop *l, bool *stop)
 		if (!evaluate(l, &p.test, &right))
 			return false;
 		printf("  test %.4f", p.test);
-		if (j->c.kind == TRAIN_CLASSIFIER) {
+		if (j->c.kind != TRAIN_DECODER) {
 			p.accuracy = 100 * right;
 			printf("  %.2f %% right", p.accuracy);
 		}
@@ -171,6 +179,20 @@ static bool report_alone(struct loop *l, bool *stop)
 	return train_curve_write(&j->curve, j->c.folder, &j->err);
 }
 
+/* What an encoder is before it is trained: adapters are to make it better. */
+static bool report_before(struct loop *l)
+{
+	double loss, right;
+
+	if (l->j->c.kind != TRAIN_ENCODER || !l->j->eval.s || l->j->first)
+		return true;
+	if (!evaluate(l, &loss, &right))
+		return false;
+	printf("before: test %.4f  %.2f %% right\n", loss, 100 * right);
+	fflush(stdout);
+	return true;
+}
+
 /* Rank 0 does, and tells the others whether to go on. */
 static bool report(struct loop *l, bool *stop)
 {
@@ -185,6 +207,12 @@ static bool report(struct loop *l, bool *stop)
 static bool save(struct train_job *j, uint64_t step)
 {
 	return j->rank || train_job_save(j, step);
+}
+
+static bool finish(struct train_job *j, uint64_t step)
+{
+	return (step == j->first || save(j, step)) && (j->rank || train_job_export(j)) &&
+	       train_ranks_wait(j);
 }
 
 static bool train(struct train_job *j)
@@ -204,6 +232,8 @@ static bool train(struct train_job *j)
 		rlx_fail(&j->err, RLX_ENOMEM, "out of memory");
 		return false;
 	}
+	if (!report_before(&l))
+		return false;
 	while (l.step < j->c.steps && !stop) {
 		if (!take_step(&l))
 			return false;
@@ -219,7 +249,7 @@ static bool train(struct train_job *j)
 		       (unsigned long long)j->c.patience);
 	if (l.n_sum && !report(&l, &stop))
 		return false;
-	return (l.step == j->first || save(j, l.step)) && train_ranks_wait(j);
+	return finish(j, l.step);
 }
 
 static int run(struct train_job *j)
@@ -248,13 +278,16 @@ int cmd_train(int argc, char **argv)
 	};
 	const struct args args = {
 		"train", "CONFIG | --keys",
-		"Trains a classifier of images or a decoder of bytes of text, by sections and\n"
-		"keys of a file; shows progress, writes the losses as CSV and SVG, checkpoints,\n"
-		"and goes on at the last one when it is called again.",
+		"Trains a classifier of images, a decoder of bytes of text, or adapters (LoRA) of\n"
+		"an encoder, by sections and keys of a file; shows progress, writes the losses as\n"
+		"CSV and SVG, checkpoints, and goes on at the last one when it is called again.",
 		arg, N_ELEM(arg),
 		"The file has lines \"key = value\" in sections: [model] kind, [data],\n"
 		"[optimizer], [schedule], [train] steps and batch, [eval], [output] folder.\n"
-		"Weights are in FOLDER/checkpoints/step-N/model.safetensors.\n\n"
+		"Weights are in FOLDER/checkpoints/step-N/model.safetensors, the model in\n"
+		"FOLDER/model.onnx, a decoder also in FOLDER/model.gguf; of an encoder the\n"
+		"adapters, as PEFT reads them, in FOLDER/adapter, and its weights with them in\n"
+		"FOLDER/merged.\n\n"
 		"Exit status: 0 it is trained, 2 wrong usage or configuration, 3 anything else.",
 		&rest, 0, 1,
 	};

@@ -8,7 +8,8 @@
 #include "rlx/data.h"
 #include "rlx/train.h"
 
-enum train_kind { TRAIN_CLASSIFIER, TRAIN_DECODER };
+enum train_gguf { GGUF_F32, GGUF_F16, GGUF_BF16, GGUF_Q8_0, GGUF_NONE };
+enum train_kind { TRAIN_CLASSIFIER, TRAIN_DECODER, TRAIN_ENCODER };
 
 /* One for each key of the file; train_config.c has the table. */
 struct train_config {
@@ -17,6 +18,9 @@ struct train_config {
 	uint64_t	 channels, hidden, classes;	/* classifier */
 	uint64_t	 layers, dim, heads, context;	/* decoder */
 	double		 dropout;
+	uint64_t	 rank;				/* encoder */
+	double		 alpha, temperature;
+	char		*base, *targets;
 	/* [data] */
 	char		*data, *train, *test, *text;
 	/* [optimizer] */
@@ -37,6 +41,7 @@ struct train_config {
 	/* [output] */
 	char		*folder;
 	uint64_t	 save_every;
+	int		 gguf;				/* of enum train_gguf */
 };
 
 /* False, with a message that names file, line and key. Freed in both cases. */
@@ -53,19 +58,41 @@ void train_config_print(FILE *f);
 
 /* What a model gives: the loss, and of a classifier how many of the batch are right. */
 struct train_out {
-	rlx_value	loss, right;	/* @right: f32 scalar; none for a decoder */
-	rlx_value	logits;
+	rlx_value	loss, right;	/* @right: f32 scalar; none but of a classifier */
+	rlx_value	logits;		/* of an encoder the embeddings, f32[batch, 2, width] */
 };
 
 /* From a loader's fields; @train: with dropout, statistics of the batch. */
 void train_classifier(struct rlx_graph *g, struct rlx_vars *v, const struct rlx_loader *ld,
 		      const struct train_config *c, bool train, struct train_out *out);
+/* Of images as a loader's field has them. */
+rlx_value train_classifier_logits(struct rlx_graph *g, struct rlx_vars *v, rlx_value image,
+				  const struct train_config *c, bool train);
 /* @tokens: u8[b, context + 1], of which the last is only predicted. */
 void train_decoder(struct rlx_graph *g, struct rlx_vars *v, rlx_value tokens,
 		   const struct train_config *c, bool train, struct train_out *out);
 /* Logits of the next byte behind each of @tokens, i32[1, context]. */
 rlx_value train_decoder_logits(struct rlx_graph *g, struct rlx_vars *v, rlx_value tokens,
 			       const struct train_config *c, bool train);
+
+/* ---- what is written at the end: train_onnx.c, train_gguf.c ---- */
+
+/* @get gives the data of a state and its type; NULL: there is none. */
+struct train_states {
+	const void	*(*get)(void *ctx, const char *name, struct rlx_type *type);
+	void		*ctx;
+};
+
+/*
+ * FOLDER/model.onnx: "logits" of "tokens", i32[1, context], or of "image", a batch as @ld gives it.
+ * @v: the variables as they were trained.
+ */
+bool train_onnx(const struct train_config *c, struct rlx_vars *v, const struct rlx_loader *ld,
+		const struct train_states *from, struct rlx_error *err);
+
+/* FOLDER/model.gguf, matrices stored as [output] gguf says. */
+bool train_gguf(const struct train_config *c, const struct train_states *from,
+		struct rlx_error *err);
 
 /* ---- text and curve: train_text.c, train_curve.c ---- */
 

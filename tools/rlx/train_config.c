@@ -22,19 +22,26 @@ static const struct key {
 	const char	*words, *help;
 } keys[] = {
 #define KEY(s, n, f, k, d, w, h) { s, n, k, offsetof(struct train_config, f), d, w, h },
-	KEY("model", "kind", kind, K_WORD, 0, "classifier|decoder", "what to train")
+	KEY("model", "kind", kind, K_WORD, 0, "classifier|decoder|encoder", "what to train")
 	KEY("model", "channels", channels, K_UINT, 32, NULL, "classifier: of the first filters")
 	KEY("model", "hidden", hidden, K_UINT, 128, NULL, "classifier: of the last but one layer")
 	KEY("model", "classes", classes, K_UINT, 10, NULL, "classifier: labels are below it")
 	KEY("model", "layers", layers, K_UINT, 4, NULL, "decoder: blocks")
 	KEY("model", "dim", dim, K_UINT, 128, NULL, "decoder: width")
 	KEY("model", "heads", heads, K_UINT, 4, NULL, "decoder: of attention")
-	KEY("model", "context", context, K_UINT, 128, NULL, "decoder: bytes that it sees")
+	KEY("model", "context", context, K_UINT, 128, NULL, "decoder: bytes that it sees; encoder: "
+	    "tokens")
 	KEY("model", "dropout", dropout, K_NUM, 0, NULL, "part of the activations dropped")
+	KEY("model", "base", base, K_STR, 0, NULL, "encoder: folder of a BERT, whose weights stay")
+	KEY("model", "targets", targets, K_STR, 0, NULL, "encoder: modules with adapters "
+	    "(query,value)")
+	KEY("model", "rank", rank, K_UINT, 8, NULL, "encoder: of adapters")
+	KEY("model", "alpha", alpha, K_NUM, 16, NULL, "encoder: over rank, how adapters weigh")
+	KEY("model", "temperature", temperature, K_NUM, 0.05, NULL, "encoder: of the loss")
 	KEY("data", "folder", data, K_STR, 0, NULL, "where the files of train and test are")
 	KEY("data", "train", train, K_STR, 0, NULL, "classifier: image=FILE,label=FILE of a loader")
 	KEY("data", "test", test, K_STR, 0, NULL, "classifier: the same, to evaluate by")
-	KEY("data", "text", text, K_STR, 0, NULL, "decoder: a text, or a folder of texts")
+	KEY("data", "text", text, K_STR, 0, NULL, "decoder, encoder: a text, or a folder of texts")
 	KEY("optimizer", "kind", optimizer, K_WORD, RLX_ADAMW, "sgd|adamw|lion|muon|adafactor", "")
 	KEY("optimizer", "lr", lr, K_NUM, 1e-3, NULL, "learning rate behind the warm-up")
 	KEY("optimizer", "momentum", momentum, K_NUM, 0, NULL, "sgd, muon")
@@ -67,6 +74,8 @@ static const struct key {
 	KEY("eval", "sample", sample, K_UINT, 0, NULL, "decoder: bytes to print")
 	KEY("output", "folder", folder, K_STR, 0, NULL, "of curve, checkpoints, data made of texts")
 	KEY("output", "save_every", save_every, K_UINT, 0, NULL, "steps; 0: at the end")
+	KEY("output", "gguf", gguf, K_WORD, GGUF_F32, "f32|f16|bf16|q8_0|none",
+	    "decoder: matrices of model.gguf")
 #undef KEY
 };
 enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
@@ -168,13 +177,24 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 		bad = "[output] folder is missing: where the curve and checkpoints go";
 	else if (c->kind == TRAIN_CLASSIFIER && !c->train)
 		bad = "[data] train is missing: image=FILE,label=FILE";
-	else if (c->kind == TRAIN_DECODER && !c->text)
+	else if (c->kind == TRAIN_ENCODER && !c->base)
+		bad = "[model] base is missing: a folder with config.json and model.safetensors";
+	else if (c->kind == TRAIN_ENCODER && (!c->rank || !(c->alpha > 0) ||
+					      !(c->temperature > 0) || c->context < 4))
+		bad = "[model] rank, alpha and temperature must be above 0, context 4 at least";
+	else if (c->kind == TRAIN_ENCODER && c->batch < 2)
+		bad = "[train] batch must be 2 at least: pairs are told from others of the batch";
+	else if (c->kind == TRAIN_ENCODER && c->dropout > 0)
+		bad = "[model] dropout is not for an encoder";
+	else if (c->kind != TRAIN_CLASSIFIER && !c->text)
 		bad = "[data] text is missing: a file or folder of texts";
 	else if (c->kind == TRAIN_DECODER && (!c->heads || !c->layers || !c->context ||
 					      c->dim % c->heads || !c->dim))
 		bad = "[model] dim must be a multiple of heads; layers and context 1 at least";
 	else if (c->kind == TRAIN_CLASSIFIER && (!c->channels || !c->hidden || !c->classes))
 		bad = "[model] channels, hidden and classes must be 1 at least";
+	else if (c->kind == TRAIN_DECODER && c->gguf == GGUF_Q8_0 && c->dim % 32)
+		bad = "[output] gguf = q8_0 stores blocks of 32: [model] dim must be a multiple";
 	else if (c->dropout >= 1 || c->ema >= 1)
 		bad = "[model] dropout and [train] ema are below 1";
 	if (bad)

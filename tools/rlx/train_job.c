@@ -52,7 +52,7 @@ static bool open_loader(struct train_job *j, const char *files, bool train,
 		.rank = train ? j->rank : 0, .world = train ? j->ranks : 1,
 	};
 
-	if (j->c.kind == TRAIN_DECODER)
+	if (j->c.kind != TRAIN_CLASSIFIER)
 		o.path = files;
 	else if (!within_folder(j, files, path, sizeof(path)))
 		return false;
@@ -63,6 +63,7 @@ static bool open_loader(struct train_job *j, const char *files, bool train,
 
 static bool open_data(struct train_job *j)
 {
+	const char *what = j->c.kind == TRAIN_ENCODER ? "pairs" : "text";
 	char train[PATH], test[PATH];
 
 	/* others find what rank 0 makes */
@@ -77,10 +78,11 @@ static bool open_data(struct train_job *j)
 		return open_loader(j, j->c.train, true, &j->ld) &&
 		       (!j->c.test || open_loader(j, j->c.test, false, &j->test)) &&
 		       (j->rank || train_ranks_wait(j));
-	snprintf(train, sizeof(train), "%s/text.rlxr", j->c.folder);
-	snprintf(test, sizeof(test), "%s/text-test.rlxr", j->c.folder);
+	snprintf(train, sizeof(train), "%s/%s.rlxr", j->c.folder, what);
+	snprintf(test, sizeof(test), "%s/%s-test.rlxr", j->c.folder, what);
 	/* a run that goes on wants the data that it had: the loader compares */
-	if (!j->rank && access(train, F_OK) && !train_text(j->c.text, j->c.folder, &j->err))
+	if (!j->rank && access(test, F_OK) && !(j->c.kind == TRAIN_ENCODER ?
+	    train_pairs(&j->c, &j->err) : train_text(j->c.text, j->c.folder, &j->err)))
 		return false;
 	return open_loader(j, train, true, &j->ld) && open_loader(j, test, false, &j->test) &&
 	       (j->rank || train_ranks_wait(j));
@@ -118,6 +120,8 @@ static void model(struct train_job *j, struct rlx_graph *g, bool train, struct t
 
 	if (j->c.kind == TRAIN_CLASSIFIER)
 		train_classifier(g, j->v, ld, &j->c, train, out);
+	else if (j->c.kind == TRAIN_ENCODER)
+		train_encoder_loss(g, j->v, ld, &j->c, &j->encoder, out);
 	else
 		train_decoder(g, j->v, rlx_loader_input(ld, g, "tokens"), &j->c, train, out);
 }
@@ -154,6 +158,8 @@ static bool build_eval(struct train_job *j)
 	rlx_output(g, "loss", out.loss);
 	if (out.right.id)
 		rlx_output(g, "right", out.right);
+	if (j->c.kind == TRAIN_ENCODER)
+		rlx_output(g, "rows", out.logits);
 	return compile(j, g, NULL, &j->eval);
 }
 
@@ -213,6 +219,28 @@ bool train_job_save(struct train_job *j, uint64_t step)
 	       train_job_failed(j, rlx_ckpt_error(j->ckpt));
 }
 
+static const void *state_data(void *ctx, const char *name, struct rlx_type *type)
+{
+	struct train_job *j = ctx;
+	int i = rlx_program_io_find(j->train.p, RLX_IO_STATE, name);
+
+	if (i < 0)
+		return NULL;
+	*type = *rlx_program_io_type(j->train.p, RLX_IO_STATE, (unsigned int)i);
+	return rlx_buf_ptr(rlx_session_bound_at(j->train.s, RLX_IO_STATE, (unsigned int)i));
+}
+
+bool train_job_export(struct train_job *j)
+{
+	struct train_states from = { state_data, j };
+
+	if (j->c.kind == TRAIN_ENCODER)
+		return train_encoder_write(&j->encoder, &j->c, &from, &j->err);
+	return train_onnx(&j->c, j->v, j->ld, &from, &j->err) &&
+	       (j->c.kind != TRAIN_DECODER || j->c.gguf == GGUF_NONE ||
+		train_gguf(&j->c, &from, &j->err));
+}
+
 static bool open_checkpoints(struct train_job *j)
 {
 	char path[PATH];
@@ -264,6 +292,7 @@ bool train_job_open(struct train_job *j)
 	if (train_ranks_is_one() && !train_ranks_join(j))
 		return false;
 	if (!train_ranks_agree(j, "configuration's hash", train_config_hash(&j->c)) ||
+	    (j->c.kind == TRAIN_ENCODER && !train_encoder_open(&j->encoder, &j->c, &j->err)) ||
 	    !open_data(j))
 		return false;
 	if (j->test)
@@ -291,6 +320,7 @@ void train_job_close(struct train_job *j)
 	rlx_vars_free(j->v);
 	rlx_free(j->tensor);
 	rlx_free(j->curve.e);
+	train_encoder_close(&j->encoder);
 	train_config_free(&j->c);
 }
 

@@ -6,6 +6,7 @@
 #include "rlx/ckpt.h"
 #include "rlx/comm.h"
 #include "tools/rlx/train.h"
+#include "tools/rlx/train_encoder.h"
 
 /* A program with its session. */
 struct train_side {
@@ -20,6 +21,7 @@ struct train_job {
 	struct rlx_loader	*ld, *test;
 	struct rlx_loader_pos	 test_begin;	/* evaluations are of the same batches */
 	struct rlx_states	*states;
+	struct train_encoder	 encoder;
 	struct train_side	 train, eval, sample;
 	struct rlx_ckpt		*ckpt;
 	struct rlx_ckpt_tensor	*tensor;
@@ -35,6 +37,8 @@ bool train_job_open(struct train_job *j);
 bool train_job_failed(struct train_job *j, const struct rlx_error *e);
 void train_job_close(struct train_job *j);
 bool train_job_save(struct train_job *j, uint64_t step);
+/* ONNX and .gguf, or an encoder's adapters and merged weights: of the states as they are. */
+bool train_job_export(struct train_job *j);
 /* Bring the states that @side has from the training session's. */
 bool train_job_copy(struct train_job *j, struct train_side *side);
 /* Print @n bytes that the decoder goes on with; @step decides the draws. */

@@ -76,14 +76,13 @@ static rlx_value pixels(struct rlx_graph *g, rlx_value x)
 	return rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(d.dim[0], 1, d.dim[1], d.dim[2]));
 }
 
-void train_classifier(struct rlx_graph *g, struct rlx_vars *v, const struct rlx_loader *ld,
-		      const struct train_config *c, bool train, struct train_out *out)
+rlx_value train_classifier_logits(struct rlx_graph *g, struct rlx_vars *v, rlx_value image,
+				  const struct train_config *c, bool train)
 {
-	rlx_value x = pixels(g, rlx_loader_input(ld, g, "image")), label, at;
 	int64_t wide = (int64_t)c->channels, n = (int64_t)c->batch, flat;
+	rlx_value x = pixels(g, image);
 	const struct rlx_type *t;
 
-	label = rlx_emit(g, cast, .x = rlx_loader_input(ld, g, "label"), .to = RLX_I32);
 	x = halved(g, conv(g, v, 2, conv(g, v, 1, x, wide, train), wide, train));
 	x = halved(g, conv(g, v, 4, conv(g, v, 3, x, 2 * wide, train), 2 * wide, train));
 	t = rlx_type_of(g, x);
@@ -91,7 +90,16 @@ void train_classifier(struct rlx_graph *g, struct rlx_vars *v, const struct rlx_
 	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n, flat));
 	x = dense(g, v, "hidden", x, (int64_t)c->hidden, RLX_KAIMING((double)flat));
 	x = dropped(g, v, rlx_emit(g, relu, .x = x), c, train, 1);
-	out->logits = dense(g, v, "head", x, (int64_t)c->classes, RLX_KAIMING((double)c->hidden));
+	return dense(g, v, "head", x, (int64_t)c->classes, RLX_KAIMING((double)c->hidden));
+}
+
+void train_classifier(struct rlx_graph *g, struct rlx_vars *v, const struct rlx_loader *ld,
+		      const struct train_config *c, bool train, struct train_out *out)
+{
+	rlx_value image = rlx_loader_input(ld, g, "image"), label, at;
+
+	label = rlx_emit(g, cast, .x = rlx_loader_input(ld, g, "label"), .to = RLX_I32);
+	out->logits = train_classifier_logits(g, v, image, c, train);
 	out->loss = rlx_loss_ce(g, out->logits, label, NULL);
 	at = rlx_emit(g, arg_reduce, .x = out->logits, .axis = 1);
 	at = rlx_emit(g, eq, .a = rlx_emit(g, cast, .x = at, .to = RLX_I32), .b = label);
