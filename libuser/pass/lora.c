@@ -178,10 +178,9 @@ static void reads_weight(struct lora *q, struct adapter *e, const struct rlx_nod
 		return;
 	}
 	if (k != 1 || (!fused && n->def->index != RLX_OP_matmul)) {
-		rlx_fail(sticky(q), RLX_ENOSUP, "lora: weight '%s' is input %u of op '%s'%s%s; "
+		rlx_fail(sticky(q), RLX_ENOSUP, "lora: weight '%s' is input %u of op '%s' (%s:%u); "
 			 "adapters are for the right operand of matmul and fused_matmul",
-			 e->w->name, k, n->def->name, n->file ? ", of " : "",
-			 n->file ? n->file : "");
+			 e->w->name, k, n->def->name, n->file ? n->file : "no file", n->line);
 		return;
 	}
 	if (!make_params(q, e, turned == (fused && f->trans_b)))
