@@ -27,4 +27,15 @@ static inline size_t rlx_k_topk_scratch(const struct rlx_k_topk *a)
 	return (size_t)(a->n + 1) * 2 * 16;
 }
 
+/* Selection: candidates of a line that are put in order, of which k stay; a power of two. */
+static inline int64_t rlx_k_topk_room(const struct rlx_k_topk *a)
+{
+	int64_t want = a->k + a->k / 3 + 8, room = 32;
+
+	want = want < a->n ? want : a->n;
+	while (room < want)
+		room *= 2;
+	return room;
+}
+
 #endif

@@ -418,6 +418,14 @@ template <class OP, class T> static DEV inline T warp_reduce(T v)
 	return v;
 }
 
+/* The sum over a warp; CUDA has an instruction. */
+#ifndef HAS_WARP_COUNT
+static DEV inline int warp_count(int v)
+{
+	return warp_reduce<op_sum>(v);
+}
+#endif
+
 /*
  * Over the block, in one fixed order; @smem has one T for each warp. Every thread
  * gets the result. Ends with a barrier, so @smem may be used again at once.

@@ -127,6 +127,14 @@ static DEV inline uint64_t warp_ballot(bool p)
 	return __ballot_sync(0xffffffffu, p);
 }
 
+#if RLX_ARCH >= 80
+#define HAS_WARP_COUNT
+static DEV inline int warp_count(int v)
+{
+	return __reduce_add_sync(0xffffffffu, v);
+}
+#endif
+
 static DEV inline void warp_sync(void)
 {
 	__syncwarp();

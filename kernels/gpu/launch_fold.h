@@ -64,44 +64,184 @@ static inline void rlx_g_scan_launch(const void *args, struct rlx_g_launch *l)
 
 #define RLX_G_TOPK_TILE	2048	/* elements a block sorts in shared memory */
 
-/*
- * Of a topk as @l launches it. Tiles are sorted whole, whatever k is, and a pair of a sorting
- * network is three or four trips to shared memory, which is what its blocks share: 330 ns for the
- * 1,024 pairs of a pass over a tile (H100: 4,096 lines of 4,096 take 1.4 ms).
- */
-static inline double rlx_g_topk_ns(const struct rlx_k_topk *a, const struct rlx_g_launch *l)
+/* Bytes of a key with its index, as kernels/gpu/order.h has them. */
+static inline uint32_t rlx_g_topk_item(const struct rlx_k_topk *a)
 {
-	int64_t n = a->n < RLX_G_TOPK_TILE ? a->n : RLX_G_TOPK_TILE, levels = 0;
-	double lines = (double)a->outer * (double)a->inner, x = lines * (double)a->n;
-	struct rlx_g_cost t = { .rate = RLX_G_RATE_fma_f32 };
+	return rlx_k_type_size((enum rlx_dtype)a->type) == 8 ? 16 : 8;
+}
 
-	while ((int64_t)1 << levels < n)
-		levels++;
-	t.blocks = lines * (double)rlx_g_ceil(a->n, RLX_G_TOPK_TILE);
-	t.end_ns = 0.33 * (double)((int64_t)1 << levels) / 2 *
-		   (double)(levels * (levels + 1) / 2);
-	t.dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
-	/* merges write 16 bytes of each that is left, and read them */
-	t.alone_bytes = (l->n_launches > 1 ? l->n_launches - 1 : 0) * 32 * t.blocks *
-			(double)(a->k < n ? a->k : n);
-	return rlx_g_cost_ns(l, &t);
+static inline const char *rlx_g_topk_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	(void)args;
+	(void)l;
+	return NULL;
 }
 
 /* As merges of sorted tiles: one pass for them, one for each doubling, one to write. */
-static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
+static inline bool rlx_g_topk_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
 	int64_t tiles = rlx_g_ceil(a->n, RLX_G_TOPK_TILE), lines = a->outer * a->inner;
 
+	if (i)
+		return false;
 	rlx_g_line(l, a->k ? lines * tiles : 0, 256);
 	RLX_G_VARIANT(l, topk, .ELEM_TYPE = a->type, .TOPK_MERGES = tiles > 1);
 	if (tiles > 1) {
 		l->n_launches = 2;
-		l->scratch = (uint64_t)lines * (uint64_t)a->n * 2 * 16;
+		l->scratch = (uint64_t)lines * (uint64_t)a->n * 2 * rlx_g_topk_item(a);
 	}
 	for (; tiles > 1; tiles = (tiles + 1) / 2)
 		l->n_launches++;
-	l->ns = rlx_g_topk_ns(a, l);
+	return true;
+}
+
+/*
+ * Tiles are sorted whole, whatever k is, and a pair of a sorting network is three trips to shared
+ * memory, which is what its blocks share: 200 ns for the 1,024 pairs of a pass over a tile (H100:
+ * 4,096 lines of 4,096 take 1.1 ms with the merge), twice that with wide keys. A merge looks for
+ * each item's rank by reads that wait for each other, which takes as long as four items' bytes.
+ */
+static inline void rlx_g_topk_cost(const void *args, const struct rlx_g_launch *l,
+				   struct rlx_g_cost *t)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int64_t n = a->n < RLX_G_TOPK_TILE ? a->n : RLX_G_TOPK_TILE, levels = 0;
+	double x = (double)a->outer * (double)a->inner * (double)a->n;
+
+	while ((int64_t)1 << levels < n)
+		levels++;
+	t->rate = RLX_G_RATE_fma_f32;
+	t->end_ns = (rlx_g_topk_item(a) == 8 ? 0.2 : 0.4) * (double)((int64_t)1 << levels) / 2 *
+		    (double)(levels * (levels + 1) / 2);
+	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
+	t->alone_bytes = (l->n_launches > 1 ? l->n_launches - 1 : 0) * 4 * rlx_g_topk_item(a) *
+			 t->blocks * (double)(a->k < n ? a->k : n);
+}
+
+enum {
+	RLX_G_SELECT_ITEMS = 16,	/* of a thread, at most */
+	RLX_G_SELECT_SHARED = 40 << 10,	/* bytes of candidates, at most */
+};
+
+static inline const char *rlx_g_topk_select_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+
+	(void)l;
+	if ((uint64_t)rlx_k_topk_room(a) * rlx_g_topk_item(a) > RLX_G_SELECT_SHARED)
+		return "k candidates do not fit shared memory";
+	return NULL;
+}
+
+/* Elements of a line that are left by a launch with tiles of @tile. */
+static inline int64_t rlx_g_topk_left(const struct rlx_k_topk *a, int64_t n, int64_t tile)
+{
+	int64_t rest = n % tile;
+
+	return n / tile * a->k + (rest < a->k ? rest : a->k);
+}
+
+/*
+ * The @i-th of a block's sizes, with as few elements a thread as hold the line. A warp of AMD's
+ * has 64 threads.
+ */
+static inline bool rlx_g_topk_select_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	static const int32_t lanes[] = { 32, 64, 128, 256, 512, 1024 };
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int64_t items = 1, tile, n = a->n;
+
+	if (i >= sizeof(lanes) / sizeof(lanes[0]))
+		return false;
+	while (items < RLX_G_SELECT_ITEMS && items * lanes[i] < n)
+		items *= 4;
+	tile = items * lanes[i];
+	rlx_g_line(l, a->k ? a->outer * a->inner * rlx_g_ceil(n, tile) : 0, (uint32_t)lanes[i]);
+	RLX_G_VARIANT(l, topk_select, .ELEM_TYPE = a->type, .TOPK_LANES = lanes[i],
+		      .TOPK_ITEMS = (int32_t)items);
+	l->can = (l->arch || lanes[i] >= 64) && (n <= tile || tile >= 2 * a->k);
+	if (!l->can)
+		return true;
+	l->shared = (uint32_t)rlx_k_topk_room(a) * rlx_g_topk_item(a);
+	l->n_launches = 1;
+	l->scratch = 4 * (uint64_t)(a->outer * a->inner) *
+		     (uint64_t)(rlx_g_topk_left(a, n, tile) +
+				rlx_g_topk_left(a, rlx_g_topk_left(a, n, tile), tile));
+	for (; n > tile; n = rlx_g_topk_left(a, n, tile))
+		l->n_launches++;
+	return true;
+}
+
+/* Instructions of a block's warps that put @n candidates in order, and how often they wait. */
+static inline double rlx_g_topk_order(double warps, double n, double *steps)
+{
+	double levels = 0, stages;
+
+	*steps = n / 32;
+	if (n <= 128)	/* each is compared with all */
+		return 6 * n * (double)rlx_g_ceil((int64_t)n, 32);
+	while ((int64_t)1 << (int)levels < (int64_t)n)
+		levels++;
+	stages = levels * (levels + 1) / 2;
+	*steps = stages / 2;
+	return stages * ((double)((int64_t)1 << (int)levels) / 64 * 20 + warps * 6);
+}
+
+/*
+ * By instructions of warps, of which a multiprocessor does four in a ns: 30 for each element of a
+ * thread, 40 for each step of a bisection, of which the threads' best keys take nine, all keys
+ * 20 to 40 where k is beyond the threads, and few where many candidates reach what was found. A
+ * step takes 200 ns, for the threads wait for each other (H100: 4,096 lines of 4,096, k = 24, by
+ * 64 threads in 104 us).
+ */
+static inline void rlx_g_topk_select_cost(const void *args, const struct rlx_g_launch *l,
+					  struct rlx_g_cost *t)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	const struct rlx_g_topk_select_param *p = &l->param.topk_select;
+	double warps = p->TOPK_LANES / 32.0, best = 0, every = 0, found, order, waits, lines;
+	int64_t tile = (int64_t)p->TOPK_LANES * p->TOPK_ITEMS, n = a->n < tile ? a->n : tile;
+
+	if (n > rlx_k_topk_room(a)) {
+		best = a->k <= p->TOPK_LANES ? 9 : 0;
+		every = a->k > p->TOPK_LANES ? (rlx_g_topk_item(a) == 8 ? 20 : 40) :
+			a->k > p->TOPK_LANES / 2 ? 4 : 0;
+	}
+	found = (double)(a->k + a->k / 4 < n ? a->k + a->k / 4 : n);
+	order = rlx_g_topk_order(warps, found, &waits);
+	t->rate = RLX_G_RATE_fma_f32;
+	t->resident = p->TOPK_LANES < 1024 ? 1024 / (uint32_t)p->TOPK_LANES : 1;
+	t->begin_ns = 2000 + 200 * (best + every + waits);
+	t->end_ns = 0.25 * (order + warps * (150 + 30 * p->TOPK_ITEMS + 40 * best +
+					     every * (40 + 3 * p->TOPK_ITEMS)));
+	lines = (double)a->outer * (double)a->inner;
+	t->dram_bytes = lines * (double)a->n * (double)rlx_k_type_size((enum rlx_dtype)a->type);
+	t->once_ns = (l->n_launches - 1) * t->begin_ns;
+	for (n = a->n; n > tile; t->blocks += lines * (double)rlx_g_ceil(n, tile))
+		n = rlx_g_topk_left(a, n, tile);
+}
+
+static inline void rlx_g_topk_describe(const void *args, char *buf, size_t size)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+
+	snprintf(buf, size, "topk %lldx%lldx%lld k=%lld t=%d,%d%s%s%s", (long long)a->outer,
+		 (long long)a->n, (long long)a->inner, (long long)a->k, (int)a->type,
+		 (int)a->idx_type, a->smallest ? " smallest" : "", a->values ? " values" : "",
+		 a->idx ? " positions" : "");
+}
+
+static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_topk_select, rlx_g_topk_select_why_not, rlx_g_topk_select_plan,
+		  rlx_g_topk_select_cost },
+		{ RLX_G_topk, rlx_g_topk_why_not, rlx_g_topk_plan, rlx_g_topk_cost },
+	};
+	static const struct rlx_g_family family = { "topk", option, 2, rlx_g_topk_describe };
+
+	rlx_g_choose(&family, args, l);
 }
 
 /* A block a matrix; those too large for shared memory share 256 MiB, or have one block. */

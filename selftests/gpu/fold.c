@@ -189,31 +189,73 @@ TEST(scan)
 	}
 }
 
-static void one_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, uint64_t *seed)
+/* How the values of a line lie: what a selection finds a threshold for. */
+enum lie {
+	LIE_ANY,	/* at random, with some NaN and zeros of either sign */
+	LIE_EQUAL,	/* all but a few are */
+	LIE_RISING,
+	LIE_FALLING,
+	LIE_BUNCHED,	/* the best at distances of a power of two, which one thread may have */
+	LIE_COUNT
+};
+
+static void put_lie(const struct rlx_k_topk *a, enum lie lie, uint64_t *seed)
 {
-	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32;
-	struct rlx_k_topk a = {
-		.outer = outer, .n = n, .inner = inner, .k = k, .type = (uint8_t)type,
-		.idx_type = (uint8_t)it, .smallest = kc_pick(seed, 0, 1),
-	};
-	int64_t all = outer * n * inner, best = outer * k * inner;
+	int64_t all = a->outer * a->n * a->inner, i, at;
+	float *x = (float *)(uintptr_t)a->x;
+
+	for (i = 0; i < all && a->type == RLX_F32; i++) {
+		at = i / a->inner % a->n;
+		if (lie == LIE_ANY && !kc_pick(seed, 0, 20))
+			x[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;
+		else if (lie == LIE_EQUAL)
+			x[i] = kc_pick(seed, 0, 500) ? 3 : (float)kc_pick(seed, 0, 6);
+		else if (lie == LIE_RISING || lie == LIE_FALLING)
+			x[i] = (float)(lie == LIE_RISING ? at : -at);
+		else if (lie == LIE_BUNCHED && at % 256 == 5)
+			x[i] += a->smallest ? -100 : 100;
+	}
+}
+
+/* The @select-th way of selecting, with its tiles as far as it has them. */
+static int select_way;
+
+static void select_launch(const void *args, struct rlx_g_launch *l)
+{
+	CHECK(!rlx_g_topk_select_why_not(args, l));
+	CHECK(rlx_g_topk_select_plan(args, (unsigned int)select_way, l));
+	if (!l->can)
+		rlx_g_topk_launch(args, l);
+}
+
+static void one_topk(struct rlx_k_topk a, gpu_launch_fn *launch, uint64_t *seed)
+{
+	int it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32, type = a.type;
+	int64_t all = a.outer * a.n * a.inner, best = a.outer * a.k * a.inner;
 	struct gpu_field f[] = {
 		GPU_IN(struct rlx_k_topk, x, type, all),
 		GPU_OUT(struct rlx_k_topk, values, type, best, 0),
 		GPU_OUT(struct rlx_k_topk, idx, it, best, 0),
 	};
 
+	a.idx_type = (uint8_t)it;
+	a.smallest = kc_pick(seed, 0, 1);
 	a.x = gpu_alloc((size_t)all, type, type == RLX_U64 || type == RLX_BOOL ? 0 : -9,
 			type == RLX_BOOL ? 2 : 9, seed);
 	if (kc_pick(seed, 0, 3))
 		a.values = gpu_alloc((size_t)best, type, 0, 0, seed);
 	a.idx = gpu_alloc((size_t)best, it, 0, 0, seed);
-	if (type == RLX_F32)
-		for (int64_t i = 0; i < all; i++)
-			if (!kc_pick(seed, 0, 20))
-				((float *)(uintptr_t)a.x)[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;
-	GPU_AGAINST_CPU(topk, a, (size_t)(outer * inner), rlx_k_topk_scratch(&a), f,
-			seed);
+	put_lie(&a, (enum lie)kc_pick(seed, 0, LIE_COUNT - 1), seed);
+	gpu_against_cpu(&(struct gpu_case){
+		.name = "topk", .launch = launch, .cpu = rlx_kernels_get(RLX_ISA_BASE)->topk,
+		.args = &a, .size = sizeof(a), .units = (size_t)(a.outer * a.inner),
+		.scratch = rlx_k_topk_scratch(&a), .field = f, .n = 3 }, seed);
+}
+
+static struct rlx_k_topk sizes(int64_t outer, int64_t n, int64_t inner, int64_t k, int type)
+{
+	return (struct rlx_k_topk){
+		.outer = outer, .n = n, .inner = inner, .k = k, .type = (uint8_t)type };
 }
 
 TEST(topk)
@@ -223,8 +265,8 @@ TEST(topk)
 	for (int i = 0; i < 8; i++) {
 		int64_t n = kc_pick(&seed, 1, 300);
 
-		one_topk(kc_pick(&seed, 1, 4), n, kc_pick(&seed, 1, 3),
-			 kc_pick(&seed, 1, n), &seed);
+		one_topk(sizes(kc_pick(&seed, 1, 4), n, kc_pick(&seed, 1, 3),
+			       kc_pick(&seed, 1, n), any_type(&seed)), rlx_g_topk_launch, &seed);
 	}
 }
 
@@ -233,10 +275,28 @@ TEST(topk_long)
 {
 	uint64_t seed = rlx_test_seed();
 
-	one_topk(2, 2049, 1, 2049, &seed);
-	one_topk(1, 13001, 1, 50, &seed);
-	one_topk(1, 9000, 2, 9000, &seed);
-	one_topk(1, 7000, 1, 3000, &seed);
+	one_topk(sizes(2, 2049, 1, 2049, any_type(&seed)), rlx_g_topk_launch, &seed);
+	one_topk(sizes(1, 13001, 1, 50, any_type(&seed)), rlx_g_topk_launch, &seed);
+	one_topk(sizes(1, 9000, 2, 9000, any_type(&seed)), rlx_g_topk_launch, &seed);
+	one_topk(sizes(1, 7000, 1, 3000, any_type(&seed)), rlx_g_topk_launch, &seed);
+}
+
+/* Every size of a block, lines of one and of many tiles, few and many of them. */
+TEST(topk_select)
+{
+	static const int type[] = { RLX_F32, RLX_F32, RLX_F32, RLX_F32, RLX_I64, RLX_F16 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 36; i++) {
+		int64_t lanes = 32, k = (int64_t)1 << kc_pick(&seed, 0, 9), n;
+
+		select_way = i % 6;
+		lanes <<= select_way;
+		n = kc_pick(&seed, 1, (int)lanes * (i % 3 ? 16 : 100));
+		k = kc_pick(&seed, 1, (int)k);
+		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 3) ? 1 : 2,
+			       k < n ? k : n, type[kc_pick(&seed, 0, 5)]), select_launch, &seed);
+	}
 }
 
 TEST_MAIN()

@@ -5,7 +5,9 @@
  * choice was right, whatever the model says of ns. Beside it, of each kernel, what was measured by
  * what was predicted: the factor by which its cost could be mended.
  *
- *	build/test/gpubench/regret [PROBLEMS [LARGEST]]		a family's, 40; elements, 2^24
+ *	build/test/gpubench/regret [PROBLEMS [LARGEST [FAMILY]]]
+ *
+ * PROBLEMS of a family's (40), of up to LARGEST elements (2^24), of all families or of one.
  *
  * RLX_TEST_SEED draws the same again.
  */
@@ -206,6 +208,56 @@ static bool conv(struct rlx_g_launch *l)
 	return a.x && a.y && a.w;
 }
 
+/* Numbers that differ, where time goes by them. */
+static void *numbers(int64_t elements, int type)
+{
+	int64_t bytes = elements * (int64_t)rlx_k_type_size((enum rlx_dtype)type), i;
+	void *at = memory(bytes, 1), *host = malloc((size_t)bytes + 8);
+
+	CHECK(host);
+	for (i = 0; i < elements; i++) {
+		uint64_t r = rlx_test_rand(&seed);
+		float f = (float)(r >> 40) * 0x1p-24f;
+		_Float16 h = (_Float16)f;
+
+		if (type == RLX_F32)
+			memcpy((float *)host + i, &f, sizeof(f));
+		else if (type == RLX_F16)
+			memcpy((_Float16 *)host + i, &h, sizeof(h));
+		else
+			memcpy((uint64_t *)host + i, &r, sizeof(r));
+	}
+	if (at && gpu->api->copy_in((uint64_t)(uintptr_t)at, host, (size_t)bytes, NULL))
+		at = NULL;
+	gpu->api->stream_wait(NULL);
+	free(host);
+	return at;
+}
+
+static bool topk(struct rlx_g_launch *l)
+{
+	static const int types[] = { RLX_F32, RLX_F32, RLX_F16, RLX_I64 };
+	int type = types[pick(0, 3)];
+	struct rlx_k_topk a = {
+		.outer = size(1, 1 << 17), .n = size(100, 1 << 20), .inner = 1,
+		.type = (uint8_t)type, .idx_type = RLX_I64,
+	};
+	int64_t bytes = type == RLX_F16 ? 2 : type == RLX_F32 ? 4 : 8;
+
+	if (!pick(0, 4))
+		a.inner = size(2, 64);
+	a.k = pick(0, 3) ? size(1, 128) : size(1, a.n);
+	a.k = a.k < a.n ? a.k : a.n;
+	if (a.outer * a.n * a.inner > largest)
+		return false;
+	a.x = numbers(a.outer * a.n * a.inner, type);
+	a.values = memory(a.outer * a.k * a.inner, (int)bytes);
+	a.idx = memory(a.outer * a.k * a.inner, 8);
+	memcpy(rig->args, &a, sizeof(a));
+	rlx_g_topk_launch(rig->args, l);
+	return a.x && a.values && a.idx;
+}
+
 /* ---- what came of it ---- */
 
 static int by_value(const void *a, const void *b)
@@ -293,22 +345,29 @@ static void print_errors(void)
 	}
 }
 
+static const struct {
+	const char	*name;
+	bool		(*problem)(struct rlx_g_launch *l);
+} families[] = {
+	{ "gemm f16", gemm_f16 }, { "gemm f32", gemm_f32 }, { "attention", attention },
+	{ "conv", conv }, { "topk", topk },
+};
+
 int main(int argc, char **argv)
 {
 	int problems = argc > 1 ? atoi(argv[1]) : 40;
 
 	largest = argc > 2 ? atoll(argv[2]) : largest;
 	if (problems < 1 || largest < 256) {
-		fprintf(stderr, "usage: regret [PROBLEMS [LARGEST]]\n");
+		fprintf(stderr, "usage: regret [PROBLEMS [LARGEST [FAMILY]]]\n");
 		return 2;
 	}
 	gpu_start();
 	seed = rlx_test_seed();
 	printf("%s: numbers %s\n", gpu_chip(gpu)->name, gpu_chip(gpu)->source);
-	family("gemm f16", gemm_f16, problems);
-	family("gemm f32", gemm_f32, problems);
-	family("attention", attention, problems);
-	family("conv", conv, problems);
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		if (argc < 4 || !strcmp(argv[3], families[i].name))
+			family(families[i].name, families[i].problem, problems);
 	print_errors();
 	return 0;
 }

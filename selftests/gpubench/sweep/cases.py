@@ -29,6 +29,7 @@ class Draw:
         self.most = most
         self.rng = random.Random("%s %s %d" % (seed, name, index))
         self.name, self.lines, self.operands, self.words = name, [], [], []
+        self.values = 0
         self.peer = None		# tensors by name -> a tensor
         self.flops = 0
         self.compiled = False		# the peer's compiler may join steps of it
@@ -51,9 +52,13 @@ class Draw:
     def say(self, *words):
         self.words += [str(w) for w in words]
 
-    def value(self, text):
-        self.lines.append("  %%%d = %s" % (len(self.lines) + 1, text))
-        return "%%%d" % len(self.lines)
+    def value(self, text, outputs=1):
+        """The first of them, which is the graph's output if nothing follows."""
+        names = ["%%%d" % (self.values + 1 + i) for i in range(outputs)]
+        self.lines.append("  %s = %s" % (", ".join(names), text))
+        self.values += outputs
+        self.last = names[0]
+        return self.last
 
     def leaf(self, op, name, shape, scale, dtype):
         """Uniform from -scale/2 to scale/2."""
@@ -75,15 +80,15 @@ class Draw:
         if math.prod(shape) > self.most:
             raise TooLarge
 
-    def op(self, op, **fields):
+    def op(self, op, outputs=1, **fields):
         return self.value("%s(%s)" % (op, ", ".join(
             "%s=%s" % (k, str(list(v)).replace(" ", "") if isinstance(v, (list, tuple)) else
                        str(v).lower() if isinstance(v, bool) else v)
-            for k, v in fields.items())))
+            for k, v in fields.items())), outputs)
 
     def graph(self):
-        return 'graph "%s" {\n%s\n  return "y"=%%%d\n}\n' % (
-            self.name, "\n".join(self.lines), len(self.lines))
+        return 'graph "%s" {\n%s\n  return "y"=%s\n}\n' % (
+            self.name, "\n".join(self.lines), self.last)
 
     def title(self):
         return " ".join(self.words)
@@ -253,6 +258,35 @@ def reduce(d):
          kind=("sum", "mean", "max").index(kind))
     d.peer = lambda t, F: t["x"].amax(axes) if kind == "max" else \
         getattr(t["x"], kind)(axes)
+
+
+@family
+def topk(d):
+    d.floats("f32", "f32", "f16", "bf16")
+    n, lines = d.size(100, 1 << 20), d.size(1, 1 << 17, (1,))
+    inner = d.size(2, 64) if d.chance(0.2) else 1
+    k = d.size(1, n if d.chance(0.3) else min(n, 128), (1,))
+    k, least = n if d.chance(0.15) else k, d.chance(0.3)
+    d.say("%dx%d%s" % (lines, n, "x%d" % inner if inner > 1 else ""), "k%d" % k,
+          "smallest" if least else "")
+    shape = (lines, n, inner) if inner > 1 else (lines, n)
+    d.op("topk", 2, x=d.input("x", shape, 8.0), k=k, axis=1, smallest=least)
+    if k == n:
+        d.peer = lambda t, F: t["x"].sort(dim=1, descending=not least)[0]
+    else:
+        d.peer = lambda t, F: t["x"].topk(k, dim=1, largest=not least)[0]
+
+
+@family
+def knn(d):
+    d.floats("f32")
+    n, m, dims = d.size(1, 1 << 14, (1,)), d.size(64, 1 << 17, (1,)), d.size(2, 1024)
+    k = min(d.size(1, 100, (1,)), m)
+    limited(d, 2.0 * n * m * dims)
+    d.fits(n, m)
+    d.say("%d of %d by %d, k%d" % (n, m, dims, k))
+    d.op("knn", 2, x=d.input("x", (n, dims)), y=d.param("y", (m, dims)), k=k)
+    d.peer = lambda t, F: F.torch.cdist(t["x"], t["y"]).topk(k, dim=1, largest=False)[0]
 
 
 @family

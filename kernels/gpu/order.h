@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Items of a line, an element's key and where it is, in their order: best first, equal ones by
+ * index. What topk.cu sorts and topk_select.cu selects.
+ */
+#ifndef RLX_G_ORDER_H
+#define RLX_G_ORDER_H
+
+#include "kernels/gpu/accumulate.h"
+#include "kernels/sortk.h"
+
+/* An unsigned integer in the order of the values, as wide as they are. */
+template <bool WIDE> struct key_of_width { typedef uint32_t type; };
+template <> struct key_of_width<true> { typedef uint64_t type; };
+
+#define KEY_WIDE	(ELEM_TYPE == RLX_F64 || ELEM_TYPE == RLX_I64 || ELEM_TYPE == RLX_U64)
+typedef key_of_width<KEY_WIDE>::type key_type;
+
+#define KEY_SIGN	((key_type)1 << (sizeof(key_type) * 8 - 1))
+
+/* Floats: one zero, one NaN above all. */
+template <class F> static DEV inline key_type float_key(F x)
+{
+	key_type b;
+
+	if (x != x)
+		return ~(key_type)0;
+	if (x == 0)
+		return KEY_SIGN;
+	memcpy(&b, &x, sizeof(b));
+	return b & KEY_SIGN ? ~b : b | KEY_SIGN;
+}
+
+template <bool FLOAT> struct keys {
+	static DEV inline key_type of(elem::acc v) { return float_key(v); }
+};
+template <> struct keys<false> {
+	static DEV inline key_type of(elem::acc v)
+	{
+		return (key_type)v ^ (ELEM_TYPE == RLX_U64 || ELEM_TYPE == RLX_U32 ? 0 : KEY_SIGN);
+	}
+};
+
+/* Larger is better. */
+static DEV inline key_type key_of(const struct rlx_k_topk &a, mem x)
+{
+	key_type key = keys<IS_FLOAT>::of(elem::get(x));
+
+	return a.smallest ? ~key : key;
+}
+
+/* A narrow key and the index are one number. */
+template <bool WIDE> struct item_of_width {
+	uint64_t	bits;
+
+	DEV uint32_t at() const { return ~(uint32_t)bits; }
+	DEV bool better_than(const item_of_width &o) const { return bits > o.bits; }
+	static DEV item_of_width of(key_type key, uint32_t at)
+	{
+		return { (uint64_t)key << 32 | (uint32_t)~at };
+	}
+};
+
+template <> struct item_of_width<true> {
+	uint64_t	key, place;
+
+	DEV uint32_t at() const { return (uint32_t)place; }
+	DEV bool better_than(const item_of_width &o) const
+	{
+		return key > o.key || (key == o.key && place < o.place);
+	}
+	static DEV item_of_width of(key_type key, uint32_t at) { return { key, at }; }
+};
+
+typedef item_of_width<KEY_WIDE> item;
+
+/* Behind every element. */
+static DEV inline item no_item(void)
+{
+	return item::of(0, ~0u);
+}
+
+/* A line's first element, and where its first result goes. */
+struct line {
+	const mem	*x;
+	int64_t		to;
+};
+
+static DEV inline struct line line_of(const struct rlx_k_topk &a, const struct rlx_g_env &env,
+				      int64_t l)
+{
+	int64_t o = a.inner == 1 ? l : l / a.inner, c = l - o * a.inner;
+
+	return { RLX_G_PTR(const mem, a.x) + o * a.n * a.inner + c, o * a.k * a.inner + c };
+}
+
+/* Its result @i is element @at of it. */
+static DEV inline void put_result(const struct rlx_k_topk &a, const struct rlx_g_env &env,
+				  struct line l, int64_t i, int64_t at)
+{
+	int64_t to = l.to + i * a.inner;
+	mem *values = RLX_G_PTR(mem, a.values);
+	void *idx = RLX_G_PTR(void, a.idx);
+
+	if (values)
+		values[to] = l.x[at * a.inner];
+	if (idx && a.idx_type == RLX_I32)
+		((int32_t *)idx)[to] = (int32_t)at;
+	else if (idx)
+		((int64_t *)idx)[to] = at;
+}
+
+/* Best first, of the power of two @n of them, by a block of @threads. Ends with a barrier. */
+static DEV inline void bitonic_sort(item *s, int n, int threads)
+{
+	for (int size = 2; size <= n; size *= 2)
+		for (int step = size / 2; step; step /= 2) {
+			for (int t = (int)threadIdx.x; t < n / 2; t += threads) {
+				int i = (t & ~(step - 1)) * 2 + (t & (step - 1)), j = i + step;
+				item p = s[i], q = s[j];
+
+				if (q.better_than(p) == !(i & size)) {
+					s[i] = q;
+					s[j] = p;
+				}
+			}
+			__syncthreads();
+		}
+}
+
+#endif
