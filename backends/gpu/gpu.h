@@ -337,6 +337,8 @@ struct gpu_kernel {
 /* variant.c: that of a row; @param stays the caller's. */
 struct gpu_kernel gpu_kernel_of(enum rlx_g_variant v, const union rlx_g_param *param,
 				uint32_t shared);
+/* That of pointwise code, which stays the caller's. */
+struct gpu_kernel gpu_kernel_of_text(const char *source);
 /* The @i-th parameter as "NAME=value"; false: there are fewer. */
 bool gpu_param_text(const struct gpu_kernel *k, unsigned int i, char *buf, size_t size);
 /* All of them, each behind a blank. */

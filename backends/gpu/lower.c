@@ -534,7 +534,7 @@ static enum rlx_status get_modules(struct gpu_code *c, struct rlx_error *err)
 		if (call->kind != GPU_KERNEL_CALL)
 			continue;
 		if (call->text) {	/* what was compiled when there was a compiler is kept */
-			k = (struct gpu_kernel){ "ew", call->text, "", NULL, 0 };
+			k = gpu_kernel_of_text(call->text);
 			st = gpu_module_get(d, &k, &call->module, call->interp ? NULL : err);
 			if (!st || !call->interp)
 				continue;

@@ -18,6 +18,11 @@ struct gpu_kernel gpu_kernel_of(enum rlx_g_variant v, const union rlx_g_param *p
 	return (struct gpu_kernel){ row->name, gpu_source(row->file), row->params, param, shared };
 }
 
+struct gpu_kernel gpu_kernel_of_text(const char *source)
+{
+	return (struct gpu_kernel){ "ew", source, "", NULL, 0 };
+}
+
 bool gpu_param_text(const struct gpu_kernel *k, unsigned int i, char *buf, size_t size)
 {
 	const char *name = k->params;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Does kernels/gpu/prebuilt.def have what common models ask for? They are compiled for
- * a dry driver (selftests/gpu/dry), and the folder of kernels tells what they wanted.
+ * a dry driver (selftests/gpu/dry), and the folder of kernels tells what they wanted. Encoders are
+ * compiled in the sizes that rlxd has programs of, by its own function.
  * On failure the missing lines are printed as they should be added.
  */
 #include <dirent.h>
@@ -12,15 +13,18 @@
 #include "rlx/compile.h"
 #include "selftests/lib/decoder.h"
 #include "selftests/lib/tiny_bert.h"
+#include "tools/rlxd/encoder_sizes.h"
 
 struct wanted {
 	enum rlx_g_variant	variant;
 	union rlx_g_param	param;
 	int			only;
+	const char		*text;	/* of pointwise code; NULL: a variant */
 };
 
 #define PREBUILT(n, ...)		{ RLX_G_##n, { .n = { __VA_ARGS__ } }, 0 },
 #define PREBUILT_ON(chip, n, ...)	{ RLX_G_##n, { .n = { __VA_ARGS__ } }, chip },
+#define PREBUILT_TEXT(source)		{ .text = source },
 static const struct wanted list[] = {
 #include "kernels/gpu/prebuilt.def"
 };
@@ -53,64 +57,97 @@ static void compile_decoders(void)
 	}
 }
 
-/* MiniLM, of one layer, in each precision: a line, a batch, and what rlxd makes of it. */
-static void compile_encoders(const char *dir)
+/* One batch, of texts of one length, in a precision. */
+static void compile_encoder(struct rlx_bert *m, int64_t batch, int64_t seq,
+			    enum rlx_precision precision)
 {
-	static const struct tb_size size = { 384, 1, 12, 1536, 64, 512, 2 };
-	static const enum rlx_precision precision[] = {
-		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_MIXED_F16, RLX_PRECISION_MIXED_BF16,
-		RLX_PRECISION_TF32,
-	};
-	static const int64_t shape[][2] = {
-		{ 32, 512 },
-		{ 1, 16 }, { 1, 32 }, { 1, 64 }, { 1, 128 }, { 1, 256 }, { 1, 512 },
-		{ 8, 16 }, { 8, 32 }, { 8, 64 }, { 8, 128 }, { 8, 256 }, { 8, 512 },
-	};
-	static struct tiny_bert b;
-	struct rlx_error err = { 0 };
-	struct rlx_graph *g;
-	struct rlx_bert *m;
-	uint64_t seed = 1;
-	size_t i, k;
+	for (int pool = RLX_BERT_MEAN; pool <= RLX_BERT_CLS; pool++) {
+		struct rlx_bert_opts o = {
+			.size = sizeof(o), .batch = batch, .seq = seq,
+			.pool = (enum rlx_bert_pool)pool, .normalise = true,
+		};
+		struct rlx_error err = { 0 };
+		struct rlx_graph *g;
 
-	tb_init_size(&b, &size, &seed);
-	tb_write(&b, dir);
-	tb_fini(&b);
-	CHECKF(!rlx_bert_open(dir, &m, &err), "%s", err.text);
-	for (i = 0; i < sizeof(shape) / sizeof(shape[0]); i++)
-		for (k = 0; k < sizeof(precision) / sizeof(precision[0]); k++) {
-			struct rlx_bert_opts o = {
-				.size = sizeof(o), .batch = shape[i][0], .seq = shape[i][1],
-				.pool = RLX_BERT_MEAN, .normalise = true,
-			};
-
-			CHECKF(!rlx_bert_graph(m, &o, &g, &err), "%s", err.text);
-			compile(g, precision[k]);
-		}
-	rlx_bert_put(m);
+		CHECKF(!rlx_bert_graph(m, &o, &g, &err), "%s", err.text);
+		compile(g, precision);
+	}
 }
 
-/* The kernel that a file of the folder was kept for; false: pointwise code, or none. */
-static bool wanted_of(const char *dir, const char *name, struct wanted *out)
+/* MiniLM and BERT-base, of one layer, in each precision: what rlxd makes of them, and a line. */
+static void compile_encoders(const char *dir)
 {
-	static char text[4096];
-	char path[512], kernel[48], param[64], *at;
-	struct gpu_kernel k;
-	unsigned int p;
+	static const struct tb_size size[] = {
+		{ 384, 1, 12, 1536, 64, 512, 2 }, { 768, 1, 12, 3072, 64, 512, 2 },
+	};
+	static const enum rlx_precision precision[] = {
+		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_F16, RLX_PRECISION_MIXED_F16,
+		RLX_PRECISION_MIXED_BF16, RLX_PRECISION_TF32,
+	};
+	static const int64_t seq[] = ENCODER_BUCKETS;
+	int64_t rows[ENCODER_SIZES];
+	unsigned int n = encoder_sizes(ENCODER_BATCH, true, rows), b;
+	static struct tiny_bert bert;
+	struct rlx_error err = { 0 };
+	struct rlx_bert *m;
+	uint64_t seed = 1;
+	size_t i, k, p;
+
+	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		tb_init_size(&bert, &size[i], &seed);
+		tb_write(&bert, dir);
+		tb_fini(&bert);
+		CHECKF(!rlx_bert_open(dir, &m, &err), "%s", err.text);
+		for (p = 0; p < sizeof(precision) / sizeof(precision[0]); p++)
+			for (k = 0; k < sizeof(seq) / sizeof(seq[0]); k++) {
+				for (b = 0; b < n; b++)
+					compile_encoder(m, rows[b], seq[k], precision[p]);
+				compile_encoder(m, 8, seq[k], precision[p]);
+			}
+		rlx_bert_put(m);
+	}
+}
+
+enum { MOST = 1 << 20 };
+
+/* A file of the folder, zeros as blanks; its data begin at the result. */
+static size_t read_kept(const char *dir, const char *name, char text[MOST])
+{
+	char path[512];
+	uint64_t size[2];
 	size_t n, i;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	f = fopen(path, "r");
 	CHECK(f);
-	n = fread(text, 1, sizeof(text) - 1, f);
+	n = fread(text, 1, MOST - 1, f);
 	fclose(f);
-	for (i = 0; i < n; i++)	/* the head holds zeros */
+	CHECK(n > 40 && n < MOST - 1);
+	memcpy(size, text + 8, sizeof(size));	/* bytes of the key and of the data */
+	CHECK(40 + size[0] + size[1] == n);
+	for (i = 0; i < n; i++)
 		text[i] = text[i] ? text[i] : ' ';
-	text[n] = 0;
+	text[n - 1] = 0;			/* the source's end */
+	return n - size[1];
+}
+
+/* The kernel that a file of the folder was kept for; false: none. */
+static bool wanted_of(const char *dir, const char *name, struct wanted *out)
+{
+	static char text[MOST];
+	char kernel[48], param[64], *at;
+	size_t source = read_kept(dir, name, text);
+	struct gpu_kernel k;
+	unsigned int p;
+
 	at = strstr(text, "; cuda; ");
-	if (!at || sscanf(at, "; cuda; %47[^;]", kernel) != 1 || !strcmp(kernel, "ew"))
+	if (!at || sscanf(at, "; cuda; %47[^;]", kernel) != 1)
 		return false;
+	if (!strcmp(kernel, "ew")) {
+		*out = (struct wanted){ .text = text + source };
+		return true;
+	}
 	*out = (struct wanted){ .variant = RLX_G_NONE + 1 };
 	while (strcmp(gpu_variants[out->variant].name, kernel))
 		CHECKF(++out->variant < RLX_G_VARIANTS, "no kernel %s", kernel);
@@ -130,28 +167,50 @@ static bool is_listed(const struct wanted *w, int chip)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-		if (list[i].variant == w->variant &&
+	for (i = 0; w->text && i < sizeof(list) / sizeof(list[0]); i++)
+		if (list[i].text && !strcmp(list[i].text, w->text))
+			return true;
+	for (i = 0; !w->text && i < sizeof(list) / sizeof(list[0]); i++)
+		if (!list[i].text && list[i].variant == w->variant &&
 		    !memcmp(&list[i].param, &w->param, sizeof(w->param)) &&
 		    (!list[i].only || list[i].only == chip))
 			return true;
 	return false;
 }
 
+static void print_text(const char *text)
+{
+	printf("# PREBUILT_TEXT(\"");
+	for (; *text; text++)
+		if (*text == '\n')
+			printf("\\n");
+		else if (*text == '\t')
+			printf("\\t");
+		else
+			printf("%s%c", strchr("\"\\", *text) ? "\\" : "", *text);
+	printf("\")\n");
+}
+
 /* The row as it should be added. */
 static void print_missing(const struct wanted *w, int chip)
 {
-	const struct gpu_kernel k = gpu_kernel_of(w->variant, &w->param, 0);
+	struct gpu_kernel k;
 	char param[64];
 	unsigned int i;
 
+	if (w->text) {
+		print_text(w->text);
+		return;
+	}
+	k = gpu_kernel_of(w->variant, &w->param, 0);
 	printf("# %s%s", chip == 90 ? "PREBUILT_ON(90, " : "PREBUILT(", k.name);
 	for (i = 0; gpu_param_text(&k, i, param, sizeof(param)); i++)
 		printf(", .%.*s = %s", (int)strcspn(param, "="), param, strchr(param, '=') + 1);
 	printf(")\n");
 }
 
-static void check_chip(int chip)
+/* What is compiled for chip sm_@chip, whose numbers are those of @name. */
+static void check_chip(int chip, const char *name)
 {
 	const char *build = getenv("BUILD");
 	char dir[] = "/tmp/rlx-listed-XXXXXX", cmd[1024], kept[64];
@@ -161,8 +220,9 @@ static void check_chip(int chip)
 	DIR *d;
 
 	CHECK(mkdtemp(dir));
-	snprintf(cmd, sizeof(cmd), "RLX_DRY_CHIP=%d XDG_CACHE_HOME=%s LD_LIBRARY_PATH=%s/test/dry "
-		 "/proc/%d/exe compile %s", chip, dir, build ? build : "build", (int)getpid(), dir);
+	snprintf(cmd, sizeof(cmd), "RLX_DRY_CHIP=%d RLX_DRY_NAME='%s' XDG_CACHE_HOME=%s "
+		 "LD_LIBRARY_PATH=%s/test/dry /proc/%d/exe compile %s", chip, name, dir,
+		 build ? build : "build", (int)getpid(), dir);
 	CHECKF(!system(cmd), "%s", cmd);
 	snprintf(kept, sizeof(kept), "%s/rlx/gpu", dir);
 	d = opendir(kept);
@@ -183,14 +243,19 @@ static void check_chip(int chip)
 	CHECKF(!missing, "%u of %u kernels are not listed", missing, n);
 }
 
-TEST(sm_80)
+TEST(a100)
 {
-	check_chip(80);
+	check_chip(80, "NVIDIA A100-SXM4-80GB");
 }
 
-TEST(sm_90)
+TEST(h200)
 {
-	check_chip(90);
+	check_chip(90, "NVIDIA H200");
+}
+
+TEST(h100)
+{
+	check_chip(90, "NVIDIA H100 80GB HBM3");
 }
 
 int main(int argc, char **argv)

@@ -19,19 +19,28 @@ struct prebuilt {
 	enum rlx_g_variant	variant;
 	union rlx_g_param	param;
 	int			only;	/* number of the one chip that can; 0: all */
+	const char		*text;	/* of pointwise code; NULL: a variant */
 };
 
 static const struct prebuilt list[] = {
 #define PREBUILT(n, ...)		{ RLX_G_##n, { .n = { __VA_ARGS__ } }, 0 },
 #define PREBUILT_ON(chip, n, ...)	{ RLX_G_##n, { .n = { __VA_ARGS__ } }, chip },
+#define PREBUILT_TEXT(source)		{ .text = source },
 #include "kernels/gpu/prebuilt.def"
 };
 enum { COUNT = sizeof(list) / sizeof(list[0]) };
 
+static struct gpu_kernel kernel_of(const struct prebuilt *p)
+{
+	if (p->text)
+		return gpu_kernel_of_text(p->text);
+	return gpu_kernel_of(p->variant, &p->param, 0);
+}
+
 static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
 		  const struct prebuilt *p, const char *dir, struct rlx_error *err)
 {
-	const struct gpu_kernel k = gpu_kernel_of(p->variant, &p->param, 0);
+	const struct gpu_kernel k = kernel_of(p);
 
 	*err = (struct rlx_error){ 0 };
 	return !gpu_image_build(v, c, &k, dir, err);
@@ -39,7 +48,7 @@ static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
 
 static void say(const struct gpu_chip *c, const struct prebuilt *p, const struct rlx_error *err)
 {
-	const struct gpu_kernel k = gpu_kernel_of(p->variant, &p->param, 0);
+	const struct gpu_kernel k = kernel_of(p);
 	char params[512];
 
 	gpu_params_text(&k, params, sizeof(params));

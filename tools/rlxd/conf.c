@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "rlx/compile.h"
 #include "tools/rlxd/conf.h"
+#include "tools/rlxd/encoder_sizes.h"
 #include "tools/rlx/address.h"
 #include "tools/rlx/precision.h"
 #include "tools/rlxd/log.h"
@@ -134,7 +135,7 @@ static const struct option channel_option[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static const int64_t default_bucket[] = { 16, 32, 64, 128, 256, 512 };
+static const int64_t default_bucket[] = ENCODER_BUCKETS;
 
 struct reader {
 	struct conf		*c;

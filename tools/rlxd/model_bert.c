@@ -17,6 +17,7 @@
 #include "rlx/run.h"
 #include "rlx/tokenizer.h"
 #include "tools/rlxd/budget.h"
+#include "tools/rlxd/encoder_sizes.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/node.h"
 
@@ -26,10 +27,6 @@ enum {
 	/* A text is read in windows of up to READ_MAX bytes, of which each takes so many. */
 	READ_MAX	= 64 << 10,
 	READ_EACH	= 64,
-	/* Programs of so many sizes of a batch; each is for so many times the rows of the last. */
-	SIZES_MAX	= 5,
-	SIZE_STEP	= 4,
-	BATCH_OWN	= 64,		/* max_batch of a device with processors of its own */
 };
 
 struct scratch {
@@ -39,7 +36,7 @@ struct scratch {
 
 /* For replicas of one node: of each size of a batch, in each length. */
 struct programs {
-	struct rlx_program	*of[SIZES_MAX][CONF_BUCKETS_MAX];
+	struct rlx_program	*of[ENCODER_SIZES][CONF_BUCKETS_MAX];
 };
 
 struct bert {
@@ -47,7 +44,7 @@ struct bert {
 	struct rlx_tokenizer	*tok;
 	struct rlx_bert_info	 info;
 	int64_t			 seq[CONF_BUCKETS_MAX];
-	int64_t			 rows[SIZES_MAX];	/* of a batch; the first is 1 */
+	int64_t			 rows[ENCODER_SIZES];	/* of a batch; the first is 1 */
 	unsigned int		 n_seq, n_size;
 	struct programs		*on;		/* n_node of them, by node */
 	int			 n_node;
@@ -79,7 +76,7 @@ struct slot {
 struct bert_replica {
 	struct rlx_arena	*arena, *work;	/* work: of whichever program runs */
 	uint64_t		 work_taken;	/* pages of it are there */
-	struct slot		 of[SIZES_MAX][CONF_BUCKETS_MAX];
+	struct slot		 of[ENCODER_SIZES][CONF_BUCKETS_MAX];
 };
 
 static unsigned int bucket_of(const struct bert *b, uint32_t tokens)
@@ -203,27 +200,6 @@ static enum rlx_status compile_all(struct model *m, struct bert *b, struct progr
 	return aside_end(&many, st, err);
 }
 
-/*
- * A host's time goes by the rows that are there, whatever a program is for. A device with
- * processors of its own runs fewer rows than it is for hardly faster than all: tiles and grids
- * are chosen for the whole, and few of its processors have work.
- */
-static void fit_sizes(const struct model *m, struct bert *b)
-{
-	int64_t rows = m->max_batch, least = m->device->be->own_threads ? SIZE_STEP : rows;
-	unsigned int i;
-
-	b->n_size = 1 + (rows > 1);
-	while (b->n_size < SIZES_MAX && rows / SIZE_STEP >= least) {
-		rows /= SIZE_STEP;
-		b->n_size++;
-	}
-	b->rows[0] = 1;
-	rows = m->max_batch;
-	for (i = b->n_size; --i; rows /= SIZE_STEP)
-		b->rows[i] = rows;
-}
-
 static void fit_buckets(struct model *m, struct bert *b)
 {
 	unsigned int i;
@@ -318,8 +294,8 @@ static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 	rlx_bert_info(b->bert, &b->info);
 	fit_buckets(m, b);
 	if (!m->conf.max_batch && m->device->be->own_threads)
-		m->max_batch = BATCH_OWN;
-	fit_sizes(m, b);
+		m->max_batch = ENCODER_BATCH;
+	b->n_size = encoder_sizes(m->max_batch, m->device->be->own_threads, b->rows);
 	st = fit_tokens(m, b, err);
 	describe(m, b);
 	b->n_node = m->conf.replicas < node_count() ? (int)m->conf.replicas : node_count();

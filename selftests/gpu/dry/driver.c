@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * CUDA's driver and NVRTC for dry runs: every call of backends/gpu/api.def succeeds and
- * does nothing, so that compiling a program only tells which kernels it asks for.
- * RLX_DRY_CHIP is the chip's number (90).
+ * does nothing, so that compiling a program only tells which kernels it asks for: what a kernel
+ * is compiled to is its source.
+ * RLX_DRY_CHIP is the chip's number (90), RLX_DRY_NAME its name.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -28,12 +29,12 @@ NOTHING(cuMemGetAllocationGranularity) NOTHING(cuMemCreate) NOTHING(cuMemRelease
 NOTHING(cuMemExportToShareableHandle) NOTHING(cuMemImportFromShareableHandle)
 NOTHING(cuMemAddressReserve) NOTHING(cuMemMap) NOTHING(cuMemSetAccess)
 NOTHING(cuMemUnmap) NOTHING(cuMemAddressFree)
-NOTHING(nvrtcCompileProgram) NOTHING(nvrtcDestroyProgram) NOTHING(nvrtcGetProgramLog)
+NOTHING(nvrtcCompileProgram) NOTHING(nvrtcGetProgramLog)
 
 #define HANDLE(name)	API(name, (void **out)) { *out = (void *)1; return 0; }
 HANDLE(cuStreamCreate) HANDLE(cuEventCreate) HANDLE(cuModuleLoadData)
 HANDLE(cuModuleGetFunction) HANDLE(cuGraphInstantiateWithFlags)
-HANDLE(cuDevicePrimaryCtxRetain) HANDLE(nvrtcCreateProgram)
+HANDLE(cuDevicePrimaryCtxRetain)
 
 API(cuStreamEndCapture, (void *stream, void **out))
 {
@@ -69,7 +70,9 @@ API(cuDeviceGetAttribute, (int *out, int what, int dev))
 
 API(cuDeviceGetName, (char *out, int n, int dev))
 {
-	snprintf(out, (size_t)n, "%s", chip() == 80 ? "NVIDIA A100-SXM4-80GB" : "NVIDIA H200");
+	const char *s = getenv("RLX_DRY_NAME");
+
+	snprintf(out, (size_t)n, "%s", s ? s : "NVIDIA H200");
 	return 0;
 }
 
@@ -106,7 +109,25 @@ API(nvrtcVersion, (int *major, int *minor))
 	return 0;
 }
 
-#define SIZE(name)	API(name, (void *prog, size_t *out)) { *out = 1; return 0; }
-SIZE(nvrtcGetProgramLogSize) SIZE(nvrtcGetCUBINSize) SIZE(nvrtcGetPTXSize)
-#define CODE(name)	API(name, (void *prog, char *out)) { *out = 0; return 0; }
+API(nvrtcCreateProgram, (void **out, const char *source))
+{
+	*out = strdup(source);
+	return !*out;
+}
+
+API(nvrtcDestroyProgram, (void **prog))
+{
+	free(*prog);
+	return 0;
+}
+
+API(nvrtcGetProgramLogSize, (void *prog, size_t *out))
+{
+	*out = 1;
+	return 0;
+}
+
+#define SIZE(name)	API(name, (void *prog, size_t *out)) { *out = strlen(prog) + 1; return 0; }
+SIZE(nvrtcGetCUBINSize) SIZE(nvrtcGetPTXSize)
+#define CODE(name)	API(name, (void *prog, char *out)) { strcpy(out, prog); return 0; }
 CODE(nvrtcGetCUBIN) CODE(nvrtcGetPTX)
