@@ -352,7 +352,9 @@ enum rlx_status gpu_module_get(struct gpu_device *d, const struct gpu_kernel *k,
 			       struct gpu_module **out, struct rlx_error *err);
 enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint32_t shared,
 				void **out, struct rlx_error *err);
-/* Both. */
+/* What compiling it took, since somebody asked; 0: nothing, for it was found. */
+uint64_t gpu_module_compile_ns(struct gpu_device *d, struct gpu_module *m);
+/* Got and loaded. */
 enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,
 				 void **out, struct rlx_error *err);
 void gpu_modules_free(struct gpu_device *d);

@@ -679,8 +679,12 @@ static enum rlx_status load_all(struct gpu_code *c, struct rlx_error *err)
 	if (!st)
 		st = gpu_enter(d, err);
 	for (; call < end && !st; call++)
-		if (call->kind == GPU_KERNEL_CALL)
+		if (call->kind == GPU_KERNEL_CALL) {
 			st = gpu_module_load(d, call->module, call->launch.shared, &call->fn, err);
+			t0 = gpu_module_compile_ns(d, call->module);
+			c->base.kernels_compiled += t0 > 0;
+			c->base.kernels_ns += t0;
+		}
 	t0 = rlx_now();
 	if (!st)
 		st = gpu_weights_load(d, c->weight, c->base.plan->n_constant, err);

@@ -10,6 +10,7 @@
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/kernel_binary.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/thread.h"
 
 struct gpu_module {
@@ -21,6 +22,7 @@ struct gpu_module {
 	void			*image;		/* until it has been loaded */
 	bool			 prebuilt;	/* the image is */
 	bool			 compiling;	/* or going to be */
+	uint64_t		 compile_ns;	/* of compiling, until a program has been told */
 	struct rlx_error	 why;		/* there is none, when that is over */
 	void			*module, *fn;	/* NULL until then */
 	uint32_t		 shared;	/* most that launches may ask for by now */
@@ -69,14 +71,17 @@ static void compile_next(struct gpu_device *d)
 	struct rlx_error why = { 0 };
 	void *image = NULL;
 	struct gpu_job j;
+	uint64_t begin;
 
 	d->to_compile = m->next_job;
 	pthread_mutex_unlock(&d->lock);
+	begin = rlx_now();
 	gpu_job_init(&j, d, &k);
 	gpu_image_compile(d, &j, &image, &why);
 	pthread_mutex_lock(&d->lock);
 	m->image = image;
 	m->why = why;
+	m->compile_ns += rlx_now() - begin;
 	m->compiling = false;
 	pthread_cond_broadcast(&d->compiled);
 }
@@ -269,6 +274,17 @@ enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint
 		*out = m->fn;
 	pthread_mutex_unlock(&d->lock);
 	return st;
+}
+
+uint64_t gpu_module_compile_ns(struct gpu_device *d, struct gpu_module *m)
+{
+	uint64_t ns;
+
+	pthread_mutex_lock(&d->lock);
+	ns = m->compile_ns;
+	m->compile_ns = 0;
+	pthread_mutex_unlock(&d->lock);
+	return ns;
 }
 
 enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,

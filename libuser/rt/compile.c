@@ -99,6 +99,8 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 		p->info.const_bytes += rlx_blob_bytes(p->plan->constant[i]);
 	p->info.packed_bytes = p->code->packed_bytes;
 	p->info.pack_ns = p->code->pack_ns;
+	p->info.kernels_compiled = p->code->kernels_compiled;
+	p->info.kernels_ns = p->code->kernels_ns;
 	add_costs(p);
 	p->info.compile_ns = rlx_now() - t0;
 }

@@ -304,4 +304,52 @@ TEST(processes_race_for_the_cache)
 	CHECK(!system(cmd));
 }
 
+/* In a process of its own; kernels that were compiled for two programs of one graph. */
+static void count_compiled(unsigned int got[2])
+{
+	pid_t pid = fork();
+	int st, i;
+
+	for (i = 0; i < 2 && !pid; i++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda" };
+		struct rlx_graph *g = rlx_graph_new("counted");
+		rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 64, 48));
+		struct rlx_program_info info;
+		struct rlx_error err = { 0 };
+		struct rlx_program *p;
+
+		x = rlx_emit(g, softmax, .x = rlx_emit(g, exp, .x = x), .axis = -1);
+		rlx_output(g, "y", x);
+		CHECK(!rlx_graph_finish(g));
+		CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+		rlx_program_info(p, &info);
+		CHECK_EQ(!info.kernels_compiled, !info.kernels_ns);
+		got[i] = info.kernels_compiled;
+		rlx_program_put(p);
+		rlx_graph_put(g);
+		if (i)
+			_exit(0);
+	}
+	CHECK(waitpid(pid, &st, 0) == pid && !st);
+}
+
+/* For the first program that needs them; of a second process none. */
+TEST(kernels_that_were_compiled_are_counted)
+{
+	unsigned int *got = mmap(NULL, 4 * sizeof(*got), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char dir[] = "/tmp/rlx-limits-XXXXXX", cmd[64];
+	glob_t g;
+
+	CHECK(got != MAP_FAILED && mkdtemp(dir));
+	setenv("XDG_CACHE_HOME", dir, 1);
+	count_compiled(got);
+	CHECKF(got[0] > 1 && got[0] == files(dir, &g), "%u of %zu", got[0], files(dir, &g));
+	CHECK_EQ(got[1], 0);
+	count_compiled(got + 2);
+	CHECK_EQ(got[2] + got[3], 0);
+	snprintf(cmd, sizeof(cmd), "rm -r %s", dir);
+	CHECK(!system(cmd));
+}
+
 TEST_MAIN()

@@ -103,6 +103,9 @@ static void print_text(const struct subject *s, const struct explain_args *a, co
 	uint32_t i, k, end;
 
 	printf("%s\n", code->planned_for);
+	if (code->kernels_compiled)
+		printf("%u kernels were compiled, which took %.0f ms of compilers' threads\n",
+		       code->kernels_compiled, (double)code->kernels_ns * 1e-6);
 	for (i = 0; i < code->n_choice; i = end) {
 		const struct rlx_choice *c = &code->choice[i];
 
@@ -154,6 +157,10 @@ static bool print_json(const struct subject *s, const double *ns)
 	rlx_json_put_begin(&w, '{');
 	rlx_json_put_key(&w, "chip");
 	rlx_json_put_str(&w, code->planned_for);
+	rlx_json_put_key(&w, "kernels_compiled");
+	rlx_json_put_int(&w, code->kernels_compiled);
+	rlx_json_put_key(&w, "kernels_ns");
+	rlx_json_put_int(&w, (int64_t)code->kernels_ns);
 	rlx_json_put_key(&w, "launches");
 	rlx_json_put_begin(&w, '[');
 	for (i = 0; i < code->n_choice; i = end) {

@@ -220,6 +220,15 @@ static void model_close(struct model *m)
 	rlx_free(m);
 }
 
+void model_count_kernels(struct model *m, const struct rlx_program *p)
+{
+	struct rlx_program_info info;
+
+	rlx_program_info(p, &info);
+	atomic_fetch_add(&m->kernels_compiled, info.kernels_compiled);
+	atomic_fetch_add(&m->kernels_ns, (int64_t)info.kernels_ns);
+}
+
 static enum rlx_status load_model(const struct conf_model *c, struct worker_pool *workers,
 				  bool awaited, struct model **out, struct rlx_error *err)
 {
@@ -263,7 +272,9 @@ static enum rlx_status load_model(const struct conf_model *c, struct worker_pool
 	m->load_ns = now_ns() - begin;
 	log_event(LOG_NOTE, "model loaded", L_STR("model", m->name),
 		  L_STR("kind", m->kind->name), L_STR("path", m->conf.path),
-		  L_INT("ms", m->load_ns / 1000000), L_INT("weight_bytes", m->weight_bytes));
+		  L_INT("ms", m->load_ns / 1000000), L_INT("weight_bytes", m->weight_bytes),
+		  L_INT("kernels_compiled", atomic_load(&m->kernels_compiled)),
+		  L_INT("kernels_ms", atomic_load(&m->kernels_ns) / 1000000));
 	*out = m;
 	return RLX_OK;
 }

@@ -161,6 +161,7 @@ struct model {
 	unsigned int		 n_length;
 	int64_t			 loaded;	/* realtime, seconds */
 	int64_t			 load_ns;
+	_Atomic(int64_t)	 kernels_compiled, kernels_ns;	/* see struct rlx_program_info */
 	uint64_t		 weight_bytes;
 	struct rlx_store	*store;		/* of its prepared weights; NULL: none */
 	struct rlx_resident	*resident;	/* they are in a GPU's memory for all servers */
@@ -204,6 +205,8 @@ model_set_open(const struct conf *c, struct model_set *old, struct worker_pool *
 	       bool awaited, struct model_set **out, struct rlx_error *err);
 struct model_set *model_set_get(struct model_set *s);
 void model_set_put(struct model_set *s);
+/* Into what the log says of loading: kernels that were compiled for @p. */
+void model_count_kernels(struct model *m, const struct rlx_program *p);
 struct model *model_find(const struct model_set *s, const char *name);
 
 /* Models whose queues a thread filled: run at the end of its turn, all at once. */

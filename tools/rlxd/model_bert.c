@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/proc.h"
 #include "io/formats/file.h"
 #include "io/tokenizer/share.h"
 #include "mem/arena.h"
@@ -27,6 +28,7 @@ enum {
 	/* A text is read in windows of up to READ_MAX bytes, of which each takes so many. */
 	READ_MAX	= 64 << 10,
 	READ_EACH	= 64,
+	COMPILERS	= 8,		/* threads that compile programs for a GPU, at most */
 };
 
 struct scratch {
@@ -58,6 +60,7 @@ struct aside {
 	struct model		*m;
 	struct bert		*b;
 	struct programs		*to;
+	atomic_uint		*next;		/* of the programs that are to be compiled */
 	void			 (*fn)(struct aside *a);
 	pthread_t		 thread;
 	bool			 started;
@@ -166,38 +169,50 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 		return st;
 	st = rlx_compile(g, &c, out, err);
 	rlx_graph_put(g);
+	if (!st)
+		model_count_kernels(m, *out);
 	return st;
 }
 
-/* The longest first: shorter ones share its constants. */
-static enum rlx_status compile_size(struct model *m, struct bert *b, struct programs *to,
-				    unsigned int size, struct rlx_error *err)
+/* Programs that nobody is at yet, the longest first: shorter ones share their constants. */
+static void compile_some(struct aside *a)
 {
-	enum rlx_status st = RLX_OK;
-	unsigned int i = b->n_seq;
+	unsigned int n = a->b->n_size * a->b->n_seq, i, size, seq;
 
-	while (!st && i--)
-		st = compile(m, b, b->rows[size], b->seq[i], &to->of[size][i], err);
-	return st;
+	while (!a->st && (i = atomic_fetch_add(a->next, 1)) < n) {
+		size = i % a->b->n_size;
+		seq = a->b->n_seq - 1 - i / a->b->n_size;
+		a->st = compile(a->m, a->b, a->b->rows[size], a->b->seq[seq],
+				&a->to->of[size][seq], &a->err);
+	}
+	if (a->st)
+		atomic_store(a->next, n);
 }
 
-static void compile_many(struct aside *a)
-{
-	unsigned int size = a->b->n_size;
-
-	while (!a->st && --size)
-		a->st = compile_size(a->m, a->b, a->to, size, &a->err);
-}
-
+/*
+ * By some threads. What a program needs of a GPU's compiler may take longer than all the rest, and
+ * each waits for its own only.
+ */
 static enum rlx_status compile_all(struct model *m, struct bert *b, struct programs *to,
 				   struct rlx_error *err)
 {
-	struct aside many = { .m = m, .b = b, .to = to, .fn = compile_many };
-	enum rlx_status st;
+	unsigned int n = m->device->be->own_threads ? rlx_cpu_allowed() : 2, i;
+	struct aside some[COMPILERS];
+	enum rlx_status st = RLX_OK;
+	atomic_uint next = 0;
 
-	aside_begin(&many);
-	st = compile_size(m, b, to, 0, err);
-	return aside_end(&many, st, err);
+	n = n < 2 ? 2 : n < COMPILERS ? n : COMPILERS;
+	for (i = 0; i < n; i++) {
+		some[i] = (struct aside){
+			.m = m, .b = b, .to = to, .next = &next, .fn = compile_some };
+		if (i)
+			aside_begin(&some[i]);
+	}
+	compile_some(&some[0]);
+	st = aside_end(&some[0], st, err);
+	for (i = 1; i < n; i++)
+		st = aside_end(&some[i], st, err);
+	return st;
 }
 
 static void fit_buckets(struct model *m, struct bert *b)

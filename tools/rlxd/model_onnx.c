@@ -364,6 +364,8 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 		return st;
 	st = rlx_compile(g, &c, &p, err);
 	rlx_graph_put(g);
+	if (!st)
+		model_count_kernels(m, p);
 	if (!st && !row->place && !outputs_batched(m, p))
 		st = rlx_fail(err, RLX_ENOSUP, "an output does not come in rows");
 	if (!st)

@@ -13,7 +13,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	3
+#define RLX_BACKEND_ABI	4
 
 /*
  * What the passes should aim at. Zero: plain ops.
@@ -84,6 +84,12 @@ struct rlx_code {			/* a compiled plan */
 	 */
 	unsigned int		 crossing;
 	uint32_t		 first_crossing;
+	/*
+	 * Set by compile, of a device whose kernels are compiled for programs: those that were for
+	 * this one, for they were found nowhere, and what that took, by all threads together.
+	 */
+	unsigned int		 kernels_compiled;
+	uint64_t		 kernels_ns;
 	/* Set by compile under RLX_COMPILE_EXPLAIN: choices, and the chip that they are for. */
 	struct rlx_choice	*choice;
 	uint32_t		 n_choice, cap_choice;

@@ -120,6 +120,9 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  * @flops, @bytes: of one run, by the ops' cost functions; of control flow the flops of
  *                its bodies: the larger branch of an if, each iteration of a scan, one of a while
  * @compile_ns:   wall time of rlx_compile() and the part spent packing weights
+ * @kernels_compiled: of a GPU's kernels those that were compiled for this program, being neither
+ *                prebuilt nor in the cache, and @kernels_ns what compilers took for them, all of
+ *                their threads together. A kernel of two programs counts for the first
  */
 struct rlx_program_info {
 	const char	*device, *isa;
@@ -128,6 +131,8 @@ struct rlx_program_info {
 	uint64_t	 const_bytes, packed_bytes;
 	double		 flops, bytes;
 	uint64_t	 compile_ns, pack_ns;
+	unsigned int	 kernels_compiled;
+	uint64_t	 kernels_ns;
 };
 
 RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
