@@ -74,11 +74,14 @@ static void compile_encoder(struct rlx_bert *m, int64_t batch, int64_t seq,
 	}
 }
 
-/* MiniLM and BERT-base, of one layer, in each precision: what rlxd makes of them, and a line. */
+/*
+ * MiniLM and BERT-base in each precision, as rlxd has them, and batches of 8: three layers, for the
+ * first and the last are special.
+ */
 static void compile_encoders(const char *dir)
 {
 	static const struct tb_size size[] = {
-		{ 384, 1, 12, 1536, 64, 512, 2 }, { 768, 1, 12, 3072, 64, 512, 2 },
+		{ 384, 3, 12, 1536, 64, 512, 2 }, { 768, 3, 12, 3072, 64, 512, 2 },
 	};
 	static const enum rlx_precision precision[] = {
 		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_F16, RLX_PRECISION_MIXED_F16,
