@@ -98,9 +98,10 @@ static inline bool rlx_g_topk_plan(const void *args, unsigned int i, struct rlx_
 
 /*
  * Tiles are sorted whole, whatever k is, and a pair of a sorting network is three trips to shared
- * memory, which is what its blocks share: 200 ns for the 1,024 pairs of a pass over a tile (H100:
- * 4,096 lines of 4,096 take 1.1 ms with the merge), twice that with wide keys. A merge looks for
- * each item's rank by reads that wait for each other, which takes as long as four items' bytes.
+ * memory, which is what its blocks share: 250 ns for the 1,024 pairs of a pass over a tile, twice
+ * that with wide keys, and 40 ns for the barrier (H100: 4,096 lines of 24 take 27 us, 100,000 of
+ * 100 870 us). A merge looks for each item's rank by reads that wait for each other, which takes as
+ * long as four items' bytes.
  */
 static inline void rlx_g_topk_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
@@ -112,8 +113,8 @@ static inline void rlx_g_topk_cost(const void *args, const struct rlx_g_launch *
 	while ((int64_t)1 << levels < n)
 		levels++;
 	t->rate = RLX_G_RATE_fma_f32;
-	t->end_ns = (rlx_g_topk_item(a) == 8 ? 0.2 : 0.4) * (double)((int64_t)1 << levels) / 2 *
-		    (double)(levels * (levels + 1) / 2);
+	t->end_ns = (40 + (rlx_g_topk_item(a) == 8 ? 0.25 : 0.5) *
+		     (double)((int64_t)1 << levels) / 2) * (double)(levels * (levels + 1) / 2);
 	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
 	t->alone_bytes = (l->n_launches > 1 ? l->n_launches - 1 : 0) * 4 * rlx_g_topk_item(a) *
 			 t->blocks * (double)(a->k < n ? a->k : n);
