@@ -20,6 +20,7 @@
  *
  * Limits: sm_90a alone; A and B of one type.
  */
+#define STORE_SHIFTED	(GEMM_REPACK != 0)
 #include "kernels/gpu/gemm_wgmma_tile.h"
 #include "kernels/gpu/repack_lines.h"
 

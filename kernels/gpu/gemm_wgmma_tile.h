@@ -32,6 +32,14 @@
 #define SUMS_STORED	(GEMM_TYPE_C == 0)
 #endif
 
+/*
+ * Lines of the result at odd places are shifted into pieces of 16 bytes, which is a lot of code:
+ * of who has such lines as a rule.
+ */
+#ifndef STORE_SHIFTED
+#define STORE_SHIFTED	0
+#endif
+
 /* Both operands have it. */
 #define F8	(GEMM_TYPE_A >= GEMM_F8)
 #if F8
@@ -425,6 +433,95 @@ static DEV inline void store_all(const float *d, const lines<float> &c)
 	}
 }
 
+#if STORE_SHIFTED
+/*
+ * The 16 bytes that begin @odd elements before those of @w: the last of @before, the first of @w.
+ * By halves of what is left, so that nothing has an index.
+ */
+static DEV inline words<4> words_behind(const uint32_t *before, const uint32_t *w, int odd)
+{
+	uint32_t v[8] = { before[0], before[1], before[2], before[3], w[0], w[1], w[2], w[3] };
+	int by = 8 - odd;	/* elements of @before that are left out, 1 to 8 */
+	words<4> out;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		v[i] = by & 8 ? v[i + 4] : v[i];
+#pragma unroll
+	for (int i = 0; i < 6; i++)
+		v[i] = by & 4 ? v[i + 2] : v[i];
+#pragma unroll
+	for (int i = 0; i < 5; i++)
+		v[i] = by & 2 ? v[i + 1] : v[i];
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		out.w[i] = by & 1 ? v[i] >> 16 | v[i + 1] << 16 : v[i];
+	return out;
+}
+
+/* Those of eight elements from @c on, at 16 bytes, that are before @end and not before @first. */
+template <class C>
+static DEV inline void store_between(C *c, const words<4> &w, const C *first, const C *end)
+{
+	C v[8];
+
+	if (c >= first && c + 8 <= end) {
+		*(words<4> *)c = w;
+		return;
+	}
+	memcpy(v, &w, sizeof(v));
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		if (c + i >= first && c + i < end)
+			c[i] = v[i];
+}
+
+/*
+ * Lines at odd places, by pieces that begin at 16 bytes all the same: each lane's end is in the
+ * next one's piece. Behind the last of four is the first one's next piece, or a piece of its own.
+ */
+template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
+{
+	const int quad = lane_id() & 3, ahead = (lane_id() & ~3) | ((quad + 3) & 3);
+
+	if (c.row + (int)threadIdx.x % GROUP / 32 * 16 >= c.rows)	/* all of the warp's */
+		return;
+#pragma unroll
+	for (int h = 0; h < 4; h += 2) {
+		const int r = c.row + wgmma_row(h), left = c.cols - c.col;
+		C *first = c.p + (int64_t)r * c.ld + c.col, *at = first + quad * 8;
+		const C *end = first + (r >= c.rows ? 0 : left < BN ? left : BN);
+		const int odd = (int)((uint64_t)first % 16 / sizeof(C));
+		uint32_t last[4] = {};
+
+#pragma unroll
+		for (int i = 0; i < SUMS; i += 16, at += 32) {
+			uint32_t w[4], before[4];
+
+			if (c.col + i * 2 >= c.cols + 32)
+				break;
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = two_halves(from_f32<C>(d[i + h + 4 * j]).u,
+						  from_f32<C>(d[i + h + 4 * j + 1]).u);
+			exchange(w);
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				uint32_t got = shuffle(w[j], ahead);
+
+				before[j] = quad ? got : last[j];
+				last[j] = got;
+			}
+			store_between(at - odd, words_behind(before, w, odd), first, end);
+		}
+		if (!quad && odd) {
+			const uint32_t none[4] = {};
+
+			store_between(at - odd, words_behind(last, none, odd), first, end);
+		}
+	}
+}
+#else
 /* Lines at odd places: four lanes have eight neighbours, which exchanged would be eight stores. */
 template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
 {
@@ -439,6 +536,7 @@ template <class C> static DEV inline void store_odd(const float *d, const lines<
 			p[1] = from_f32<C>(d[i + 1]);
 	}
 }
+#endif
 
 template <class C> static DEV inline void store_all(const float *d, const lines<C> &c)
 {
