@@ -130,12 +130,13 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 		t->resident = 2;
 	} else {	/* eight shares of k */
 		t->steps = (double)rlx_g_ceil((int64_t)a->k, 8);
-		t->step_ns = rlx_g_gemm_wide(a, size) ? 80 : 120;
+		t->step_ns = size > 2 ? (rlx_g_gemm_wide(a, size) ? 80 : 120) :
+				rlx_g_gemm_wide(a, size) ? 60 : 75;
 	}
 	t->begin_ns = cols && size == 2 ? 600 : 0;
 	t->end_ns = 200;
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->in_flight = !cols ? 256 * 2 * size :
+	t->in_flight = !cols ? 256 * (size > 2 ? 2 : 8) * size :
 		       256 * 16 * (double)(wide ? once * (a->m > 4 ? 1 : 2) : 1);
 }
 
@@ -463,8 +464,8 @@ static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size
 
 /*
  * Of tiles with @edge, elements of @size bytes. What a small tile does takes as much of shared
- * memory as of the tensor cores; lines that do not begin at 16 bytes are copied by 8, or waited
- * for before they are put into place.
+ * memory as of the tensor cores, and the smallest waits for more of b than it has rows of a; lines
+ * that do not begin at 16 bytes are copied by 8, or waited for before they are put into place.
  */
 static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t size, int edge,
 					    enum rlx_g_rate rate, struct rlx_g_cost *t)
@@ -483,7 +484,7 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	if (half && a->a_num != a->b_num)	/* converted, by elements */
 		t->step_ns = 1500;
 	else if (half)
-		t->step_ns = odd % 16 == 0 ? 300 : odd % 8 == 0 ? 400 : 1100;
+		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 400 : 300) + (edge == 16 ? 600 : 0);
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
 	t->begin_ns = half ? 600 : 0;
