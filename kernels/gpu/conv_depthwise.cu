@@ -17,14 +17,21 @@
  * A thread sums CONV_PIXELS of each of CONV_ROWS rows; CONV_TAPS: of the innermost dimension, which
  * lie side by side, CONV_STRIDE: its stride; no CONV_TAPS: any taps.
  */
-enum { TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS, ROWS = CONV_ROWS };
+enum {
+	TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS, ROWS = CONV_ROWS,
+	/* rows of taps whose loads are under way at a time */
+	DOWN = TAPS > 3 ? 3 : TAPS ? TAPS : 1,
+};
 
 static DEV inline real inside(const mem *row, int at, int n)
 {
 	return elem::get(load_if(row + at, (unsigned int)at < (unsigned int)n));
 }
 
-/* One row of inputs against one row of taps; @at: where tap 0 of pixel 0 is. */
+/*
+ * One row of inputs against one row of taps; @at: where tap 0 of pixel 0 is. NULL for @w: of known
+ * taps there are none.
+ */
 static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, int at,
 			       const struct conv_dim &d)
 {
@@ -35,10 +42,13 @@ static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, i
 		for (int i = 0; i < (PER - 1) * STRIDE + TAPS; i++)
 			v[i] = inside(row, at + i, n);
 #pragma unroll
-		for (int t = 0; t < TAPS; t++)
+		for (int t = 0; t < TAPS; t++) {
+			real by = elem::get(load_if(w + t, w != (const mem *)0));
+
 #pragma unroll
 			for (int p = 0; p < PER; p++)
-				sum[p] += elem::get(w[t]) * v[p * STRIDE + t];
+				sum[p] += by * v[p * STRIDE + t];
+		}
 		return;
 	}
 	for (int t = 0; t < d.taps; t++)
@@ -48,41 +58,57 @@ static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, i
 				  inside(row, at + p * d.s + t * d.d, n);
 }
 
+/* A plane of x and its taps; where in the image tap 0 of pixel 0 is, and what the image has. */
+struct plane {
+	const mem	*x, *w;
+	int		at[3], in[3];
+};
+
+/* Tap @k of those down, against a plane's rows that meet it. */
+static DEV inline void add_rows(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
+				const struct conv &c, const struct plane &p, int k)
+{
+	int y = p.at[1] + k * c.dim[1].d, ty = c.dim[1].tap + k * c.dim[1].dtap;
+	const mem *row = p.x + (int64_t)y * p.in[2], *w = p.w + (int64_t)ty * (int)a.k[2];
+	bool any = k < c.dim[1].taps;
+
+	if (ROWS == 1)
+		any = any && (unsigned int)y < (unsigned int)p.in[1];
+	if (DOWN == 1 && !any)
+		return;
+	/* a row beyond the image has no elements */
+#pragma unroll
+	for (int r = 0; r < ROWS; r++, y += c.dim[1].s)
+		add_row(sum[r], row + (int64_t)r * c.dim[1].s * p.in[2], any ? w : (const mem *)0,
+			any && (unsigned int)y < (unsigned int)p.in[1] ? p.in[2] : 0, p.at[2],
+			c.dim[2]);
+}
+
 static DEV inline void sum_run(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
 			       const struct conv &c, const mem *x, const mem *w, const int64_t *q)
 {
-	int channels = (int)(a.ic / a.groups), in[3], at[3];
+	int channels = (int)(a.ic / a.groups);
 	int64_t kernel = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
+	struct plane p;
 
 	for (int i = 0; i < 3; i++) {
-		in[i] = (int)a.in[i];
-		at[i] = (int)q[i] * c.dim[i].s + c.dim[i].at;
+		p.in[i] = (int)a.in[i];
+		p.at[i] = (int)q[i] * c.dim[i].s + c.dim[i].at;
 	}
 	for (int ch = 0; ch < channels; ch++) {
 		const mem *wc = w + ch * kernel * (CONV_TRANSPOSED ? c.rows : 1);
 
 		for (int j = 0; j < c.dim[0].taps; j++) {
-			int z = at[0] + j * c.dim[0].d, tz = c.dim[0].tap + j * c.dim[0].dtap;
+			int z = p.at[0] + j * c.dim[0].d, tz = c.dim[0].tap + j * c.dim[0].dtap;
 
-			if ((unsigned int)z >= (unsigned int)in[0])
+			if ((unsigned int)z >= (unsigned int)p.in[0])
 				continue;
-			for (int k = 0; k < c.dim[1].taps; k++) {
-				int y = at[1] + k * c.dim[1].d;
-				int ty = c.dim[1].tap + k * c.dim[1].dtap;
-				const mem *wk = wc + ((int64_t)tz * (int)a.k[1] + ty) *
-						(int)a.k[2] + c.dim[2].tap;
-				const mem *row = x + (((int64_t)ch * in[0] + z) * in[1] + y) *
-						 in[2];
-
-				if (ROWS == 1 && (unsigned int)y >= (unsigned int)in[1])
-					continue;
-				/* a row beyond the image has no elements */
+			p.w = wc + (int64_t)tz * (int)a.k[1] * (int)a.k[2] + c.dim[2].tap;
+			p.x = x + ((int64_t)ch * p.in[0] + z) * p.in[1] * p.in[2];
+			for (int first = 0; first < c.dim[1].taps; first += DOWN)
 #pragma unroll
-				for (int r = 0; r < ROWS; r++, y += c.dim[1].s)
-					add_row(sum[r], row + (int64_t)r * c.dim[1].s * in[2], wk,
-						(unsigned int)y < (unsigned int)in[1] ? in[2] : 0,
-						at[2], c.dim[2]);
-			}
+				for (int k = first; k < first + DOWN; k++)
+					add_rows(sum, a, c, p, k);
 		}
 	}
 }

@@ -117,7 +117,10 @@ static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
 
 	if (i)
 		return false;
-	while (a->out[2] % (size_t)per)
+	/* nor more outputs of a thread than leave the chip enough threads */
+	while (a->out[2] % (size_t)per ||
+	       (rlx_g_conv_half(a) && per > 1 &&
+		rlx_g_conv_outputs(a) / per < l->processors * 256.0))
 		per /= 2;
 	while (!a->transposed && per * rows < 4 && (size_t)rows < a->out[1] &&
 	       rlx_g_conv_outputs(a) / (per * rows * 2) > l->processors * 512.0)
