@@ -63,19 +63,34 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 
 /*
  * A plain x of up to 8 channels, for wgmma (conv_wgmma.cu): pixels of 8 channels, rows with their
- * padding, so that a row of taps is one run of elements. Pixels of such a row.
+ * padding, so that a row of taps is one run of elements. Of up to 4 where the stride is even, for
+ * then output pixels still lie 16 bytes apart; the weights follow in scratch, folded alike.
  */
 #define RLX_G_CONV_FOLD		8
 
+/* Channels of such a pixel. */
+static inline int64_t rlx_g_conv_fold(const struct rlx_k_conv_nd *a)
+{
+	return a->ic <= RLX_G_CONV_FOLD / 2 && a->s[2] % 2 == 0 ? RLX_G_CONV_FOLD / 2 :
+								   RLX_G_CONV_FOLD;
+}
+
+/* Pixels of such a row, which begins at 16 bytes. */
 static inline int64_t rlx_g_conv_folded_row(const struct rlx_k_conv_nd *a)
 {
-	return (int64_t)((a->out[2] - 1) * a->s[2] + a->k[2]);
+	return rlx_g_conv_split((int64_t)((a->out[2] - 1) * a->s[2] + a->k[2]), 2) * 2;
 }
 
 /* Elements of an image. */
 static inline int64_t rlx_g_conv_folded(const struct rlx_k_conv_nd *a)
 {
-	return (int64_t)a->in[1] * rlx_g_conv_folded_row(a) * RLX_G_CONV_FOLD;
+	return (int64_t)a->in[1] * rlx_g_conv_folded_row(a) * rlx_g_conv_fold(a);
+}
+
+/* Elements from a row of taps to the next one, of weights that are folded too. */
+static inline int64_t rlx_g_conv_folded_taps(const struct rlx_k_conv_nd *a)
+{
+	return rlx_g_conv_split((int64_t)a->k[2], 2) * 2 * rlx_g_conv_fold(a);
 }
 
 /* Does wgmma take a plain x so? */
@@ -85,10 +100,20 @@ static inline bool rlx_g_conv_folds(const struct rlx_k_conv_nd *a)
 }
 
 /* What wgmma makes of a plain x, in scratch. */
-static inline uint64_t rlx_g_conv_plain_bytes(const struct rlx_k_conv_nd *a)
+static inline uint64_t rlx_g_conv_plain_x_bytes(const struct rlx_k_conv_nd *a)
 {
 	return !a->x_plain ? 0 : !rlx_g_conv_folds(a) ? rlx_g_conv_x_bytes(a) :
 	       2 * (uint64_t)a->n * (uint64_t)rlx_g_conv_folded(a);
+}
+
+/* And of weights, behind it. */
+static inline uint64_t rlx_g_conv_plain_bytes(const struct rlx_k_conv_nd *a)
+{
+	uint64_t w = 0;
+
+	if (a->x_plain && rlx_g_conv_folds(a) && rlx_g_conv_fold(a) < RLX_G_CONV_FOLD)
+		w = 2 * (uint64_t)(a->oc * a->k[1]) * (uint64_t)rlx_g_conv_folded_taps(a);
+	return rlx_g_conv_plain_x_bytes(a) + w;
 }
 
 /* What is in scratch of both; what follows them is aligned as they are. */

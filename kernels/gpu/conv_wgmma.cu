@@ -9,8 +9,10 @@
  * weights of BN channels, 64 input channels deep; the rest is gemm_wgmma_tile.h. Of 32 channels or
  * 16 (CONV_CHANNELS), a step has two taps or four: few channels would leave most of 64 zeros.
  * A plain x is turned first, by a pass of its own (CONV_TURNED). One of up to 8 channels with a
- * row's padding in it (2): then a row of taps is one run of elements, and taken as one tap of so
- * many channels, of places 8 channels apart. Others have channels filled up to eights (1).
+ * row's padding in it (8): then a row of taps is one run of elements, and taken as one tap of so
+ * many channels, of places a stride of pixels of 8 channels apart. With an even stride pixels of
+ * up to 4 channels have 4 (4), which are as many bytes apart as TMA can tell; so have the taps of
+ * weights then, by the same pass. Others have channels filled up to eights (1).
  * Where y is to be plain (CONV_PLAIN_Y), the product is the other way round, for each image: rows
  * are output channels, columns pixels, so that neighbours in y are neighbours of a lane's.
  * Small images split k (split-K): blocks leave parts in f32 at scratch, and a second pass adds
@@ -33,13 +35,14 @@
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
 #define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == 0)
-#define CONV_FOLDED	(CONV_TURNED == 2)
+#define CONV_FOLDED	(CONV_TURNED > 1)
+#define CONV_FOLD	CONV_TURNED	/* channels of a folded pixel */
 #include "kernels/gpu/conv_turn.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
 
 /* Folded, a row of taps is one of many channels. */
 #define TAPS_ACROSS(a)	(CONV_FOLDED ? 1 : (int)(a).k[2])
-#define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * RLX_G_CONV_FOLD : \
+#define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * CONV_FOLD : \
 			 CONV_TURNED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
 enum {
@@ -133,7 +136,7 @@ struct share {
 /* ---- a plain x ---- */
 
 #if CONV_FOLDED
-struct alignas(16) pixel { half v[RLX_G_CONV_FOLD]; };
+struct alignas(2 * CONV_FOLD) pixel { half v[CONV_FOLD]; };
 
 /* Pixel @i, or one of the padding. */
 static DEV inline struct pixel fold_pixel(const struct rlx_k_conv_nd &a, const half *x, int64_t i,
@@ -147,9 +150,27 @@ static DEV inline struct pixel fold_pixel(const struct rlx_k_conv_nd &a, const h
 	struct pixel v;
 
 #pragma unroll
-	for (int c = 0; c < RLX_G_CONV_FOLD; c++)
+	for (int c = 0; c < CONV_FOLD; c++)
 		v.v[c] = in && c < (int)a.ic ? from[c * (int64_t)(high * a.in[2])] : half();
 	return v;
+}
+
+/* Of each tap the channels that there are; what is behind a row of taps is never read. */
+static DEV inline void fold_weights(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+{
+	const uint32_t each = (uint32_t)rlx_g_conv_folded_taps(&a) / CONV_FOLD;
+	const uint32_t n = (uint32_t)(a.oc * a.k[1]) * each, across = (uint32_t)a.k[2];
+	const half *w = RLX_G_PTR(const half, a.w);
+	struct pixel *to = (struct pixel *)((char *)env.scratch + rlx_g_conv_plain_x_bytes(&a));
+	uint32_t i = threadIdx.x + THREADS * (blockIdx.x + gridDim.x * blockIdx.y);
+
+	for (; i < n; i += THREADS * gridDim.x * gridDim.y) {
+		uint32_t row = i / each, tap = i - row * each;
+
+		if (tap < across)
+			to[i] = *(const struct pixel *)(w + ((uint64_t)row * across + tap) *
+							    RLX_G_CONV_FOLD);
+	}
 }
 
 /* Neighbours have a channel's elements side by side; each has some pixels under way at a time. */
@@ -174,6 +195,8 @@ static DEV inline void fold(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 			if (i + j * step < n)
 				to[i + j * step] = v[j];
 	}
+	if (CONV_FOLD < RLX_G_CONV_FOLD)
+		fold_weights(a, env);
 }
 #endif
 
@@ -228,7 +251,9 @@ struct corner {
 		uint32_t wide = (uint32_t)a.out[2];
 
 		at[0] = 0;
-		at[1] = (int)(pixel % wide * (uint32_t)a.s[2]) - (CONV_FOLDED ? 0 : (int)a.p[2]);
+		/* places of a folded image are those of the output */
+		at[1] = CONV_FOLDED ? (int)(pixel % wide) :
+				      (int)(pixel % wide * (uint32_t)a.s[2]) - (int)a.p[2];
 		at[2] = (int)(pixel / wide * (uint32_t)a.s[1]) - (int)a.p[1];
 		at[3] = (int)image;
 	}

@@ -5,7 +5,8 @@
  * Tiles are those of GEMMs by wgmma. Where they are fewer than multiprocessors, k's steps are split
  * among up to 64 blocks, two steps each at least, and a launch more adds parts up.
  * Few input channels: 32 or 16 of a tap at a time where that saves a quarter of the steps or more.
- * A plain x is turned by a launch ahead; one of up to 8 channels so that a row of taps is one tap.
+ * A plain x is turned by a launch ahead; one of up to 8 channels so that a row of taps is one tap,
+ * of up to 4 in half as many steps where the stride is even.
  * Where y is plain, tiles have output channels down and an image's pixels across.
  * Limits: what the tensor map of an image can say, in im2col mode with four dimensions: strides up
  * to 8, corners within 128 pixels of the image's, taps 255 pixels apart at most.
@@ -37,10 +38,10 @@ static inline struct rlx_k_conv_nd rlx_g_conv_mapped(const struct rlx_k_conv_nd 
 		m.x_n = m.ic * a->in[1] * a->in[2];
 		return m;
 	}
-	m.ic = a->k[2] * RLX_G_CONV_FOLD;
-	m.in[2] = (a->out[2] - 1) * a->s[2] + 1;
+	m.ic = a->k[2] * (size_t)rlx_g_conv_fold(a);
+	m.in[2] = a->out[2];
 	m.x_n = (size_t)rlx_g_conv_folded(a);
-	m.k[2] = m.d[2] = 1;
+	m.k[2] = m.d[2] = m.s[2] = 1;
 	m.p[2] = 0;
 	return m;
 }
@@ -152,6 +153,18 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 	};
 }
 
+/* Weights that the launch ahead folds, too. */
+static inline void rlx_g_conv_fold_weights(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l)
+{
+	struct rlx_g_tensor_map *w = &l->map[1];
+
+	w->in_scratch = true;
+	w->field = rlx_g_conv_plain_x_bytes(a);
+	w->step[1] = 2 * (uint64_t)rlx_g_conv_folded_taps(a);
+	w->step[0] = w->step[1] * a->k[1];
+	w->step[2] = w->step[0] * a->oc;
+}
+
 static inline int64_t rlx_g_conv_wgmma_tiles(const struct rlx_k_conv_nd *a,
 					     struct rlx_g_gemm_tile t)
 {
@@ -175,6 +188,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	int64_t steps = rlx_g_conv_steps(&mapped, channels), side;
 	int64_t tiles = rlx_g_conv_wgmma_tiles(a, t);
 	bool folded = a->x_plain && rlx_g_conv_folds(a);
+	uint64_t fold = (uint64_t)rlx_g_conv_fold(a);
 
 	parts = rlx_g_ceil(steps, rlx_g_ceil(steps, parts));
 	side = l->processors / parts;
@@ -187,13 +201,16 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	if (parts > 1)
 		l->scratch += (uint64_t)parts * a->n * a->y_n * sizeof(float);
 	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
-	rlx_g_conv_maps(&mapped, channels, folded ? RLX_G_CONV_FOLD : mapped.ic, t, l);
+	rlx_g_conv_maps(&mapped, channels, folded ? a->s[2] * fold : mapped.ic, t, l);
+	if (folded && fold < RLX_G_CONV_FOLD)
+		rlx_g_conv_fold_weights(a, l);
 	RLX_G_VARIANT(l, conv_wgmma,
 		      .GEMM_TYPE_A = rlx_g_conv_num(a->type),
 		      .GEMM_TYPE_C = rlx_g_conv_num(a->out_type),
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
-		      .CONV_TURNED = folded ? 2 : a->x_plain, .CONV_PLAIN_Y = a->y_plain);
+		      .CONV_TURNED = folded ? (int32_t)fold : a->x_plain,
+		      .CONV_PLAIN_Y = a->y_plain);
 }
 
 /*

@@ -388,6 +388,14 @@ TEST(wgmma)
 		.channels_last = true,
 	};
 	one_conv(&a, RLX_F16, group_launch, &seed);
+	/* three channels and an even stride: half of the places are folded */
+	a = (struct rlx_k_conv_nd){
+		.n = 3, .ic = 3, .oc = 24, .groups = 1, .in = { 1, 10, 13 }, .out = { 1, 5, 7 },
+		.k = { 1, 5, 7 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 }, .p = { 0, 2, 3 },
+		.channels_last = true, .x_plain = true,
+	};
+	for (int i = 0; i < 2; i++, a.y_plain = true)
+		one_conv(&a, RLX_F16, group_launch, &seed);
 	if (!by_groups)
 		rlx_test_skip("the chip has no such products: others took their place");
 }
