@@ -82,12 +82,10 @@ static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 	struct turned t = turned_of(a, env);
 	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
 	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
-	int64_t jobs = conv_turn_jobs(a, (int64_t)a.n);
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
 
-	for (int64_t j = block; j < jobs; j += blocks)
-		conv_turn<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x),
-				   (uint16_t *)t.x, smem, j);
+	conv_turn<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x), (uint16_t *)t.x, smem,
+			   (int64_t)a.n);
 	for (int64_t i = block * THREADS + threadIdx.x; i < chunks && !a.channels_last;
 	     i += blocks * THREADS)
 		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);

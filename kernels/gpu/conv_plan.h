@@ -61,6 +61,17 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 	       (uint64_t)rlx_g_conv_wide(a) * 2;
 }
 
+/* Tiles in which a plain x is turned (conv_turn.h), of so many images. */
+#define RLX_G_CONV_TURN		64	/* pixels and channels */
+
+static inline int64_t rlx_g_conv_turns(const struct rlx_k_conv_nd *a, int64_t images)
+{
+	int64_t pixels = (int64_t)(a->in[0] * a->in[1] * a->in[2]);
+
+	return images * (int64_t)a->groups * rlx_g_conv_split(pixels, RLX_G_CONV_TURN) *
+	       rlx_g_conv_split(rlx_g_conv_wide(a), RLX_G_CONV_TURN);
+}
+
 /*
  * A plain x of up to 8 channels, for wgmma (conv_wgmma.cu): pixels of 8 channels, rows with their
  * padding, so that a row of taps is one run of elements. Of up to 4 where the stride is even, for

@@ -14,7 +14,9 @@
  * up to 4 channels have 4 (4), which are as many bytes apart as TMA can tell; so have the taps of
  * weights then, by the same pass. Others have channels filled up to eights (1).
  * Where y is to be plain (CONV_PLAIN_Y), the product is the other way round, for each image: rows
- * are output channels, columns pixels, so that neighbours in y are neighbours of a lane's.
+ * are output channels, columns pixels, so that neighbours in y are neighbours of a lane's. Images
+ * that are too small for tiles of their own are one row of pixels (2), which go to their places by
+ * one or two.
  * Small images split k (split-K): blocks leave parts in f32 at scratch, and a second pass adds
  * them up in order.
  *
@@ -35,6 +37,8 @@
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
 #define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == 0)
+#define CONV_ACROSS	(CONV_PLAIN_Y == 2)	/* tiles reach across images */
+#define STORE_SHIFTED	(CONV_PLAIN_Y == 1)
 #define CONV_FOLDED	(CONV_TURNED > 1)
 #define CONV_FOLD	CONV_TURNED	/* channels of a folded pixel */
 #include "kernels/gpu/conv_turn.h"
@@ -56,13 +60,15 @@ static DEV inline uint32_t pixels_of(const struct rlx_k_conv_nd &a)
 }
 
 /* Of the output, but for its product. */
-static DEV inline struct rlx_k_gemm gemm_of(const struct rlx_k_conv_nd &a)
+static DEV inline struct rlx_k_gemm gemm_of(const struct rlx_k_conv_nd &a,
+					    const struct rlx_g_env &env)
 {
 	struct rlx_k_gemm g = {};
+	size_t live = (size_t)live_rows(env, (int64_t)a.n);
 
 	g.m = CONV_PLAIN_Y ? a.oc : a.n * pixels_of(a);
-	g.n = g.ldc = g.ldr = CONV_PLAIN_Y ? pixels_of(a) : a.oc;
-	g.batch[1] = CONV_PLAIN_Y ? a.n : 1;
+	g.n = g.ldc = g.ldr = !CONV_PLAIN_Y ? a.oc : (CONV_ACROSS ? live : 1) * pixels_of(a);
+	g.batch[1] = CONV_PLAIN_Y && !CONV_ACROSS ? a.n : 1;
 	g.c_step[1] = g.r_step[1] = a.y_n;
 	g.c = a.y;
 	(CONV_PLAIN_Y ? g.row_bias : g.bias) = a.bias;
@@ -80,12 +86,13 @@ struct tiling {
 
 	DEV tiling(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
 	{
-		uint32_t live = (uint32_t)live_rows(env, (int64_t)a.n), rows;
+		uint32_t live = (uint32_t)live_rows(env, (int64_t)a.n), rows, cols;
 
-		images = CONV_PLAIN_Y ? live : 1;
+		images = CONV_PLAIN_Y && !CONV_ACROSS ? live : 1;
 		rows = CONV_PLAIN_Y ? (uint32_t)a.oc : live * pixels_of(a);
+		cols = !CONV_PLAIN_Y ? (uint32_t)a.oc : live / images * pixels_of(a);
 		down = (rows + BM - 1) / BM;
-		across = ((CONV_PLAIN_Y ? pixels_of(a) : (uint32_t)a.oc) + BN - 1) / BN;
+		across = (cols + BN - 1) / BN;
 	}
 
 	DEV uint32_t all() const { return down * across * images; }
@@ -100,7 +107,7 @@ struct spot {
 	{
 		uint32_t r, c;
 
-		image = CONV_PLAIN_Y ? t / (in.down * in.across) : 0;
+		image = in.images > 1 ? t / (in.down * in.across) : 0;
 		gemm_tile(t - image * (in.down * in.across), in.down, in.across, &r, &c);
 		row = (int)r * BM;
 		col = (int)c * BN;
@@ -197,20 +204,6 @@ static DEV inline void fold(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 	}
 	if (CONV_FOLD < RLX_G_CONV_FOLD)
 		fold_weights(a, env);
-}
-#endif
-
-#if CONV_TURNED == 1
-static DEV inline void turn_all(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-				unsigned char *shared)
-{
-	const int64_t jobs = conv_turn_jobs(a, live_rows(env, (int64_t)a.n));
-
-	pdl_wait();
-	for (int64_t j = blockIdx.x + (int64_t)gridDim.x * blockIdx.y; j < jobs;
-	     j += (int64_t)gridDim.x * gridDim.y)
-		conv_turn<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
-				   (conv_turn_line *)shared, j);
 }
 #endif
 
@@ -318,11 +311,56 @@ static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_
 
 /* ---- the groups that multiply ---- */
 
+/* Where in y channel 0 of pixel @q of all images is. */
+static DEV inline uint64_t place_of(const struct rlx_k_conv_nd &a, uint32_t q)
+{
+	uint32_t image = q / pixels_of(a);
+
+	return image * (uint64_t)a.y_n + (q - image * pixels_of(a));
+}
+
+#if CONV_ACROSS && !CONV_SPLIT_K
+/* A lane has two neighbours in each of two rows, which are together in y if pixels are even. */
+static DEV inline void end_across(float *d, const struct rlx_k_conv_nd &a,
+				  const struct rlx_k_gemm &g, const operands &o, int row, int col)
+{
+	struct __attribute__((aligned(2 * sizeof(type_c)))) two { type_c v[2]; };
+	const bool together = pixels_of(a) % 2 == 0 && (uint64_t)o.c % sizeof(two) == 0;
+
+	add_lines(d, g, o, row, col);
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 4) {
+		uint32_t q = (uint32_t)(col + wgmma_col(i));
+		uint64_t at[2] = { place_of(a, q), place_of(a, q + 1) };
+
+#pragma unroll
+		for (int h = 0; h < 4; h += 2) {
+			int r = row + wgmma_row(h), n = r < (int)g.m ? (int)(g.n - q) : 0;
+			two y;
+
+#pragma unroll
+			for (int e = 0; e < 2; e++) {
+				uint64_t k = at[e] + (uint64_t)r * pixels_of(a);
+				float x = d[i + h + e];
+
+				if (o.r && e < n)
+					x += to_f32(o.r[k]);
+				y.v[e] = from_f32<type_c>(gemm_act(ACT, g, x));
+				if (e < n && !(together && n > 1))
+					o.c[k] = y.v[e];
+			}
+			if (together && n > 1)
+				*(two *)(o.c + at[0] + (uint64_t)r * pixels_of(a)) = y;
+		}
+	}
+}
+#endif
+
 static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
 				    const unsigned char *shared, struct stages *st)
 {
 	int group = (int)threadIdx.x / GROUP;
-	struct rlx_k_gemm g = gemm_of(a);
+	struct rlx_k_gemm g = gemm_of(a, env);
 	tiling in(a, env);
 	turn<STAGES> t = {};
 	share k(a);
@@ -338,6 +376,8 @@ static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct 
 #if CONV_SPLIT_K
 		store_all(d, lines<float>(part + s.image * a.y_n, g.n, g, s.row + group * 64,
 					  s.col));
+#elif CONV_ACROSS
+		end_across(d, a, g, operands(g, env, 0), s.row + group * 64, s.col);
 #else
 		end_sums(d, g, operands(g, env, s.image), s.row + group * 64, s.col);
 #endif
@@ -364,10 +404,13 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 #if CONV_SPLIT_K
 template <class T, int N> struct alignas(N * sizeof(T)) run { T v[N]; };
 
-/* N sums side by side from @i on, by parts in their order, as many of them under way at a time. */
+/*
+ * N sums side by side from @i on, whose places in y are from @to on, by parts in their order, as
+ * many of them under way at a time.
+ */
 template <int N>
 static DEV inline void add_run(const struct rlx_k_gemm &g, const operands &o, const float *part,
-			       int64_t i, int64_t all)
+			       int64_t i, int64_t to, int64_t all)
 {
 	size_t row = (size_t)((uint32_t)i / (uint32_t)g.n);
 	size_t col = (size_t)((uint32_t)i % (uint32_t)g.n);
@@ -392,11 +435,23 @@ static DEV inline void add_run(const struct rlx_k_gemm &g, const operands &o, co
 		if (o.row_bias)
 			more.row_bias = o.row_bias[channel];
 		if (o.r)
-			more.r = to_f32(o.r[i + j]);
+			more.r = to_f32(o.r[to + j]);
 
 		y.v[j] = from_f32<type_c>(o.value(g, col + j, sum.v[j], more));
 	}
-	*(run<type_c, N> *)(o.c + i) = y;
+	*(run<type_c, N> *)(o.c + to) = y;
+}
+
+/* Sums from the @i-th on; across images they are elsewhere in y. */
+template <int N>
+static DEV inline void add_at(const struct rlx_k_conv_nd &a, const struct rlx_k_gemm &g,
+			      const operands &o, const float *part, int64_t i)
+{
+	const int64_t all = (int64_t)(a.n * a.y_n);
+	uint32_t row = (uint32_t)i / (uint32_t)g.n, col = (uint32_t)i - row * (uint32_t)g.n;
+
+	add_run<N>(g, o, part, i, !CONV_ACROSS ? i :
+		   (int64_t)place_of(a, col) + (int64_t)row * pixels_of(a), all);
 }
 
 static DEV inline void add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
@@ -404,18 +459,18 @@ static DEV inline void add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_
 	const int64_t n = live_rows(env, (int64_t)a.n) * (int64_t)pixels_of(a) * (int64_t)a.oc;
 	int64_t i = threadIdx.x + THREADS * (blockIdx.x + (int64_t)gridDim.x * blockIdx.y);
 	const int64_t step = (int64_t)THREADS * gridDim.x * gridDim.y;
-	struct rlx_k_gemm g = gemm_of(a);
+	struct rlx_k_gemm g = gemm_of(a, env);
 	operands o(g, env, 0);
-	bool runs = g.n % RUN == 0 && (uint64_t)o.c % (RUN * sizeof(type_c)) == 0;
-	const int64_t all = (int64_t)(a.n * a.y_n);
+	bool runs = (CONV_ACROSS ? pixels_of(a) : g.n) % RUN == 0 &&
+		    (uint64_t)o.c % (RUN * sizeof(type_c)) == 0;
 
 	pdl_wait();
 	if (runs)
 		for (i *= RUN; i < n; i += step * RUN)
-			add_run<RUN>(g, o, parts_of(a, env), i, all);
+			add_at<RUN>(a, g, o, parts_of(a, env), i);
 	else
 		for (; i < n; i += step)
-			add_run<1>(g, o, parts_of(a, env), i, all);
+			add_at<1>(a, g, o, parts_of(a, env), i);
 }
 #endif
 
@@ -429,7 +484,9 @@ RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
 #if CONV_FOLDED
 		fold(a, env);
 #else
-		turn_all(a, env, shared);
+		pdl_wait();
+		conv_turn<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
+				   (conv_turn_line *)shared, live_rows(env, (int64_t)a.n));
 #endif
 		return;
 	}

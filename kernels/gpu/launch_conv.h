@@ -270,6 +270,10 @@ static inline void rlx_g_conv_direct_cost(const void *args, const struct rlx_g_l
 	t->l2_bytes = 2 * depth * rlx_g_conv_size(a);
 	t->steps = depth / 256;
 	t->step_ns = 100;
+	if (rlx_g_conv_half(a)) {	/* a division, a load of 2 bytes a term; eight blocks */
+		t->steps = (double)rlx_g_ceil((int64_t)depth, 256);
+		t->step_ns = 2000;
+	}
 	t->end_ns = 150;
 	t->dram_bytes = rlx_g_conv_dram(a);
 }
@@ -316,11 +320,19 @@ static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth, int64_t pr
 static inline void rlx_g_conv_mma_by(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
 				     struct rlx_g_conv_tile t, uint32_t parts)
 {
+	int64_t jobs = rlx_g_conv_turns(a, (int64_t)a->n), taps, w = 0;
+
 	rlx_g_conv_tiled(a, l, t, t.m == 64 ? 128 : 256, parts);
 	RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
 		      .CONV_TRANSPOSED = a->transposed, .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
 	l->n_launches += rlx_g_conv_turned(a) != 0;
 	l->scratch += rlx_g_conv_turned(a);
+	taps = (int64_t)(a->oc * a->k[0] * a->k[1] * a->k[2]);
+	if (!a->channels_last)
+		w = rlx_g_ceil(taps * rlx_g_conv_wide(a) / 8, l->block[0]);
+	jobs = jobs > w ? jobs : w;
+	if (rlx_g_conv_turned(a))	/* all of the chip turns x and weights */
+		rlx_g_conv_fill(l, rlx_g_ceil(2 * (int64_t)l->processors, parts), jobs, parts);
 	l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);	/* rows of 40 elements */
 }
 
@@ -370,12 +382,15 @@ static inline void rlx_g_conv_mma_cost(const void *args, const struct rlx_g_laun
 	double parts = l->grid[1], k = rlx_g_conv_depth(a) / parts;
 
 	k = 32 * (double)(int64_t)(k / 32 + 0.999);
+	t->blocks = parts * (double)rlx_g_conv_blocks(a, (struct rlx_g_conv_tile){
+				    l->param.conv_mma.CONV_TILE_M, l->param.conv_mma.CONV_TILE_N });
 	t->rate = RLX_G_RATE_mma_f16;
 	t->part = 0.16 * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * 2;
 	t->steps = k / 32;
 	t->step_ns = 6 * (m + n) - 300;
+	t->begin_ns = 5000;	/* where columns begin, and the ends of sums, one by one */
 	t->end_ns = 200 + m * n / (a->channels_last && !a->y_plain ? 3 : 17);
 	t->dram_bytes = rlx_g_conv_dram(a);
 	t->alone_bytes = 2 * (double)rlx_g_conv_turned(a) + rlx_g_conv_part_bytes(a, parts);

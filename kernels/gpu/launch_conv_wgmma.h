@@ -7,7 +7,8 @@
  * Few input channels: 32 or 16 of a tap at a time where that saves a quarter of the steps or more.
  * A plain x is turned by a launch ahead; one of up to 8 channels so that a row of taps is one tap,
  * of up to 4 in half as many steps where the stride is even.
- * Where y is plain, tiles have output channels down and an image's pixels across.
+ * Where y is plain, tiles have output channels down and an image's pixels across, or all images'
+ * where these are so small that most of a tile would be empty.
  * Limits: what the tensor map of an image can say, in im2col mode with four dimensions: strides up
  * to 8, corners within 128 pixels of the image's, taps 255 pixels apart at most.
  */
@@ -16,6 +17,16 @@
 
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/launch_gemm.h"
+
+/* @blocks of grid[0], if there are @jobs for them all: those of a pass ahead in the same grid. */
+static inline void rlx_g_conv_fill(struct rlx_g_launch *l, int64_t blocks, int64_t jobs,
+				   int64_t parts)
+{
+	jobs = rlx_g_ceil(jobs, parts);
+	blocks = jobs < blocks ? jobs : blocks;
+	if (l->grid[0] && l->grid[0] < blocks)
+		l->grid[0] = (uint32_t)blocks;
+}
 
 static inline int64_t rlx_g_conv_pixels(const struct rlx_k_conv_nd *a)
 {
@@ -165,9 +176,19 @@ static inline void rlx_g_conv_fold_weights(const struct rlx_k_conv_nd *a, struct
 	w->step[2] = w->step[0] * a->oc;
 }
 
+/* Of a plain y: do tiles reach across images, where that makes a quarter fewer of them? */
+static inline bool rlx_g_conv_across(const struct rlx_k_conv_nd *a, struct rlx_g_gemm_tile t)
+{
+	return a->y_plain && 4 * rlx_g_ceil(rlx_g_conv_pixels(a), t.n) <=
+				3 * (int64_t)a->n *
+					rlx_g_ceil((int64_t)(a->out[1] * a->out[2]), t.n);
+}
+
 static inline int64_t rlx_g_conv_wgmma_tiles(const struct rlx_k_conv_nd *a,
 					     struct rlx_g_gemm_tile t)
 {
+	if (rlx_g_conv_across(a, t))
+		return rlx_g_ceil((int64_t)a->oc, t.m) * rlx_g_ceil(rlx_g_conv_pixels(a), t.n);
 	if (a->y_plain)
 		return (int64_t)a->n * rlx_g_ceil((int64_t)a->oc, t.m) *
 		       rlx_g_ceil((int64_t)(a->out[1] * a->out[2]), t.n);
@@ -185,7 +206,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 {
 	const struct rlx_k_conv_nd mapped = rlx_g_conv_mapped(a);
 	int32_t channels = rlx_g_conv_channels(&mapped);
-	int64_t steps = rlx_g_conv_steps(&mapped, channels), side;
+	int64_t steps = rlx_g_conv_steps(&mapped, channels), side, jobs;
 	int64_t tiles = rlx_g_conv_wgmma_tiles(a, t);
 	bool folded = a->x_plain && rlx_g_conv_folds(a);
 	uint64_t fold = (uint64_t)rlx_g_conv_fold(a);
@@ -198,6 +219,10 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	l->grid[1] = (uint32_t)parts;
 	l->n_launches = 1 + (parts > 1) + a->x_plain;
 	l->scratch = rlx_g_conv_plain_bytes(a);
+	jobs = folded ? rlx_g_ceil((int64_t)l->scratch, 16 * l->block[0]) :
+			rlx_g_conv_turns(a, (int64_t)a->n);
+	if (a->x_plain)		/* all of the chip turns x */
+		rlx_g_conv_fill(l, side, jobs, parts);
 	if (parts > 1)
 		l->scratch += (uint64_t)parts * a->n * a->y_n * sizeof(float);
 	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
@@ -210,7 +235,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
 		      .CONV_TURNED = folded ? (int32_t)fold : a->x_plain,
-		      .CONV_PLAIN_Y = a->y_plain);
+		      .CONV_PLAIN_Y = a->y_plain + rlx_g_conv_across(a, t));
 }
 
 /*
@@ -237,7 +262,7 @@ static inline bool rlx_g_conv_wgmma_plan(const void *args, unsigned int i, struc
 }
 
 /*
- * As of gemm_wgmma; TMA takes about a clock a line, of which few channels make many. Parts are
+ * As of gemm_wgmma; TMA takes about four clocks a line, of which few channels make many. Parts are
  * written by blocks and read by a launch of their own.
  */
 static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_launch *l,
@@ -257,12 +282,14 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->steps = steps;
-	t->step_ns = 0.6 * (double)((m + n) * (64 / p->CONV_CHANNELS));
-	t->end_ns = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->res ? 6 : 17);
+	t->step_ns = 2.3 * (double)((m + n) * (64 / p->CONV_CHANNELS));
+	t->end_ns = 300 + (double)(m * n) / (p->CONV_PLAIN_Y == 2 ? 4 :
+					      a->act > RLX_ACT_RELU || a->res ? 6 : 17);
 	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
 			     (double)(a->k[1] * a->k[2]) * ic * oc) +
 			pixels * oc * (a->res ? 2 : 1) * (a->out_type == RLX_F32 ? 4 : 2);
 	t->alone_bytes = 2 * (double)rlx_g_conv_plain_bytes(a);
+	t->once_ns = (a->x_plain ? 1500 : 0) + (parts > 1 ? 1000 : 0);
 	if (parts > 1)
 		t->alone_bytes += 2 * (double)parts * pixels * oc * sizeof(float);
 	t->resident = 1;

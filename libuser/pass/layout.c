@@ -275,7 +275,7 @@ static bool is_gemm(const struct layout *l, const struct rlx_node *n)
  * Operations above which turning x, w and y is less than what is gained: where w stays as it is
  * it is turned once, and else the kernels for plain tensors do it by themselves.
  */
-static const double LARGE_FLOPS = 1e9, LARGE_FLOPS_W_STAYS = 2e7;
+static const double LARGE_FLOPS = 1e9, LARGE_FLOPS_W_STAYS = 2e5;
 
 /* A param or constant, maybe rounded: is it the same in all runs, so that its order costs once? */
 static bool stays(const struct layout *l, uint32_t v)
