@@ -9,6 +9,14 @@
 #include "ir/eval.h"
 #include "ir/graph.h"
 
+const void *rlx_host_contents(struct rlx_code *code, struct rlx_blob *b)
+{
+	if (code->gather)
+		code->gather->read(code->gather, b);
+	code->lacks |= b->absent;
+	return b->data;
+}
+
 const void *rlx_host_const(const struct rlx_code *code, uint32_t i)
 {
 	if (code->home && code->home[i])
@@ -32,6 +40,7 @@ const void *rlx_host_home(struct rlx_code *code, uint32_t i)
 		if (took != RLX_TOOK_NONE)
 			code->home[i] = p;
 	}
+	rlx_host_contents(code, b);
 	return rlx_host_const(code, i);
 }
 

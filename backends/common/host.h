@@ -9,6 +9,9 @@
 #include "rlx/backend.h"
 #include "plan/plan.h"
 
+/* What is in @b, a constant of @code's plan, for who reads it: notes that, or that it is absent. */
+const void *rlx_host_contents(struct rlx_code *code, struct rlx_blob *b);
+
 /* Where constant @i of the plan is at run time. */
 const void *rlx_host_const(const struct rlx_code *code, uint32_t i);
 

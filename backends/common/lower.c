@@ -37,16 +37,20 @@ const struct rlx_place *rlx_lower_place(const struct rlx_lower *lo, uint32_t k)
 	return &lo->plan->val[input_of(lo, k)].place;
 }
 
+bool rlx_lower_is_const(const struct rlx_lower *lo, uint32_t k)
+{
+	return rlx_lower_in(lo, k) && rlx_lower_place(lo, k)->kind == RLX_PLACE_CONST;
+}
+
 const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_place *at;
 
-	if (!rlx_lower_in(lo, k))
+	if (!rlx_lower_is_const(lo, k))
 		return NULL;
 	at = rlx_lower_place(lo, k);
-	if (at->kind != RLX_PLACE_CONST)
-		return NULL;
-	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;
+	return (const char *)rlx_host_contents(lo->code, lo->plan->constant[at->index]) +
+	       at->offset;
 }
 
 bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k)

@@ -154,7 +154,9 @@ const struct rlx_type *rlx_lower_out(const struct rlx_lower *lo, uint32_t k);
 bool rlx_lower_out_is_read(const struct rlx_lower *lo, uint32_t k);
 /* Where input @k is, or the temporary that stands for it; of value 0 if it is absent. */
 const struct rlx_place *rlx_lower_place(const struct rlx_lower *lo, uint32_t k);
-/* Address of input @k if it is a constant, else NULL. */
+/* Is input @k a constant? */
+bool rlx_lower_is_const(const struct rlx_lower *lo, uint32_t k);
+/* Address of input @k if it is a constant, whose contents are read then; else NULL. */
 const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k);
 /* Is input @k, unlike the step, of params alone, so that it stays as it is from run to run? */
 bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k);

@@ -93,6 +93,7 @@ const struct rlx_backend rlx_backend_cpu = {
 	.abi = RLX_BACKEND_ABI,
 	.name = "cpu",
 	.bodies = true,
+	.plan_files = true,
 	.device_size = sizeof(struct cpu_device),
 	.code_size = sizeof(struct cpu_code),
 	.exec_size = sizeof(struct cpu_exec),

@@ -69,9 +69,12 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 }
 
 /* There is room in the list: who is to fill @data cannot be told any more that there is none. */
-static void *note_packed(struct cpu_code *c, void *data, uint64_t bytes)
+static void *note_packed(struct cpu_code *c, struct rlx_blob *blob, const char *kind,
+			 const int64_t param[4], size_t bytes, void *data)
 {
 	c->packed[c->n_packed++] = (struct cpu_packed){ data, bytes };
+	if (c->base.gather)
+		c->base.gather->prepared(c->base.gather, blob, kind, param, bytes, data);
 	return data;
 }
 
@@ -98,7 +101,7 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	if (took != RLX_TOOK_NONE) {
 		*out_new = took == RLX_TOOK_NEW;
 		cl->filling_stored = *out_new ? stored : NULL;
-		return note_packed(c, stored, bytes);
+		return note_packed(c, blob, kind, param, bytes, stored);
 	}
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
@@ -111,9 +114,11 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		return NULL;
 	}
 	c->prepared[c->n_prepared++] = p;
-	if (*out_new)
+	if (*out_new) {
 		cl->filling = p;
-	return note_packed(c, cpu_prepared_data(p), bytes);
+		c->base.lacks |= blob->absent;	/* there is nothing to make it of */
+	}
+	return note_packed(c, blob, kind, param, bytes, cpu_prepared_data(p));
 }
 
 /* The call that packs input @p->input into @tmp; NULL: out of memory. */
@@ -177,16 +182,17 @@ static uint32_t pack_param(struct rlx_lower *lo, const struct cpu_packing *p)
 
 void cpu_pack(struct rlx_lower *lo, void *field, const struct cpu_packing *p)
 {
-	const void *from = rlx_lower_const(lo, p->input);
+	const void *from;
 	uint32_t tmp;
 	bool is_new;
 	void *dst;
 
-	if (from) {
+	if (rlx_lower_is_const(lo, p->input)) {
 		dst = cpu_prepare(lo, p->input, p->kind, p->key, p->bytes, &is_new);
 		memcpy(field, &dst, sizeof(dst));
 		if (!dst || !is_new)
 			return;
+		from = rlx_lower_const(lo, p->input);
 		memcpy((char *)p->args + p->src_at, &from, sizeof(from));
 		memcpy((char *)p->args + p->dst_at, &dst, sizeof(dst));
 		((rlx_k_fn *const *)cpu_kernels(lo))[p->kernel](p->args, 0, p->units, NULL);

@@ -16,7 +16,7 @@ struct order {
 /* The staged arguments @conv for a call that packs: as long as it is there. NULL: out of memory */
 static const void *kept_shape(struct rlx_lower *lo, const void *conv, size_t size)
 {
-	void *p = rlx_lower_const(lo, 1) ? NULL : rlx_lower_keep(lo, 1, size);
+	void *p = rlx_lower_is_const(lo, 1) ? NULL : rlx_lower_keep(lo, 1, size);
 
 	if (lo->status)
 		return NULL;

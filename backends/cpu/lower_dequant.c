@@ -98,7 +98,7 @@ static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm_wq *a, i
 
 static bool known(const struct rlx_lower *lo, uint32_t k)
 {
-	return !rlx_lower_in(lo, k) || rlx_lower_const(lo, k);
+	return !rlx_lower_in(lo, k) || rlx_lower_is_const(lo, k);
 }
 
 static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
@@ -120,7 +120,7 @@ enum rlx_status cpu_lower_dequant_matmul(struct rlx_lower *lo)
 		return lo->status;
 	if (x->dtype != RLX_F32 || d->scheme > RLX_SCHEME_UINT4_BLOCK)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or scheme");
-	if (!rlx_lower_const(lo, W) || !known(lo, SCALE) || !known(lo, ZP) ||
+	if (!rlx_lower_is_const(lo, W) || !known(lo, SCALE) || !known(lo, ZP) ||
 	    !x->dim[x->rank - 1])
 		return rlx_lower_unsupported(
 			lo, "weights known only at run time, or nothing to sum");

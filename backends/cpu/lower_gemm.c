@@ -50,7 +50,7 @@ static bool is_packed_once(const struct rlx_lower *lo, const struct rlx_k_gemm *
 {
 	const struct rlx_type *b = rlx_lower_in(lo, 1);
 
-	return (rlx_lower_const(lo, 1) || rlx_lower_of_params(lo, 1)) && g->k &&
+	return (rlx_lower_is_const(lo, 1) || rlx_lower_of_params(lo, 1)) && g->k &&
 	       shape_span(b, 0, b->rank - 2) == 1;
 }
 
@@ -189,7 +189,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	n_ref = lo->n_ref;
 	if (once) {
 		pack(lo, g, &f);
-		if (call(lo, g, &f) || rlx_lower_const(lo, 1))
+		if (call(lo, g, &f) || rlx_lower_is_const(lo, 1))
 			return lo->status;
 		lo->n_ref = n_ref;
 		*g = as_is;
@@ -234,7 +234,7 @@ enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 
 	if (once) {
 		pack_bytes(lo, q);
-		if (call_i8(lo, &q->g) || rlx_lower_const(lo, 1))
+		if (call_i8(lo, &q->g) || rlx_lower_is_const(lo, 1))
 			return lo->status;
 		lo->n_ref = n_ref;
 		q->g = as_is;

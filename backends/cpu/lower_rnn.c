@@ -69,16 +69,19 @@ static void pack_w(struct rlx_lower *lo, const struct rlx_recurrence *r, struct 
 	enum rlx_isa isa = cpu_isa(lo);
 	size_t n = (size_t)(r->gates * r->hidden), k = (size_t)r->in;
 	const int64_t key[4] = { (int64_t)n, (int64_t)k, isa, r->dirs };
-	const char *from = rlx_lower_const(lo, 1);
+	const char *from;
 	rlx_k_fn *pack = w->f == &f64 ? cpu_kernels(lo)->gemm_f64_pack :
 					cpu_kernels(lo)->gemm_f32_pack;
 	bool is_new;
 
-	if (!from || !k)
+	if (!rlx_lower_is_const(lo, 1) || !k)
 		return;
 	w->w_bytes = rlx_align64(w->f->w_size(n, k, isa));
 	w->w = cpu_prepare(lo, 1, w->f->w, key, w->w_bytes * (size_t)r->dirs + 64, &is_new);
-	for (int64_t d = 0; w->w && is_new && d < r->dirs; d++) {
+	if (!w->w || !is_new)
+		return;
+	from = rlx_lower_const(lo, 1);
+	for (int64_t d = 0; d < r->dirs; d++) {
 		struct rlx_k_gemm_pack p = {
 			.k = k, .n = n, .ldb = k, .trans = true,
 			.dst = w->w + (size_t)d * w->w_bytes,
@@ -155,7 +158,7 @@ static bool make(struct rlx_lower *lo, const struct rlx_recurrence *r, const cha
 	uint64_t bytes = (uint64_t)n * r->size + 64;
 	bool is_new = true;
 
-	if (rlx_lower_const(lo, 3))
+	if (rlx_lower_is_const(lo, 3))
 		to->p = cpu_prepare(lo, 3, kind, key, bytes, &is_new);
 	else
 		to->tmp = rlx_lower_tmp(lo, bytes);

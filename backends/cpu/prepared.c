@@ -63,6 +63,14 @@ static struct slab *slab_new(size_t bytes)
 	return sl;
 }
 
+/* What packing leaves alone, as behind the last panel, is 0: plan files hold it. */
+static void clear(struct cpu_prepared *p, size_t bytes)
+{
+	size_t tail = p->bytes < SMALL_BYTES ? bytes : bytes - p->bytes + 64;
+
+	memset((char *)p->data + bytes - tail, 0, tail);
+}
+
 /* Memory for @p; false: out of memory. The lock is held. */
 static bool take(struct cpu_prepared *p)
 {
@@ -71,6 +79,8 @@ static bool take(struct cpu_prepared *p)
 
 	if (p->bytes < SMALL_BYTES) {
 		p->data = rlx_aligned(64, bytes);
+		if (p->data)
+			clear(p, bytes);
 		return p->data;
 	}
 	if (!sl || sl->bytes - sl->used < bytes) {
@@ -85,6 +95,7 @@ static bool take(struct cpu_prepared *p)
 	p->data = sl->base + sl->used;
 	sl->used += bytes;
 	sl->refs++;
+	clear(p, bytes);
 	return true;
 }
 

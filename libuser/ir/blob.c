@@ -67,6 +67,39 @@ void rlx_blob_set_source(struct rlx_blob *b, uint64_t source, uint64_t offset)
 	b->offset = offset;
 }
 
+static bool node_lacks_contents(const struct rlx_node *n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->def->n_field; i++) {
+		const struct rlx_field *f = &n->def->field[i];
+		const void *v = rlx_field_ptr(f, n->args);
+		struct rlx_blob *b;
+
+		if (f->role != RLX_FIELD_ATTR)
+			continue;
+		if (f->kind == RLX_K_graph &&
+		    rlx_graph_lacks_contents(*(struct rlx_graph *const *)v))
+			return true;
+		if (f->kind != RLX_K_blob)
+			continue;
+		b = *(struct rlx_blob *const *)v;
+		if (b && b->absent)
+			return true;
+	}
+	return false;
+}
+
+bool rlx_graph_lacks_contents(const struct rlx_graph *g)
+{
+	uint32_t n;
+
+	for (n = 0; g && n < g->n_node; n++)
+		if (node_lacks_contents(&g->node[n]))
+			return true;
+	return false;
+}
+
 uint64_t rlx_blob_hash(struct rlx_blob *b)
 {
 	uint64_t h = __atomic_load_n(&b->hash, __ATOMIC_RELAXED);

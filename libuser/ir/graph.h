@@ -4,6 +4,7 @@
 #define RLX_IR_GRAPH_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/bump.h"
 #include "base/map.h"
@@ -75,11 +76,36 @@ struct rlx_blob {
 	size_t		 bytes;
 	uint64_t	 hash;	/* of the contents; 0: not computed yet */
 	uint64_t	 source, offset;	/* in a mapped file; source 0: in none */
+	bool		 absent;	/* data are zeros: a plan file left the contents out */
 	void		(*release)(void *ctx);
 	void		*ctx;
 };
 
 uint64_t rlx_blob_hash(struct rlx_blob *b);
+
+/* Does @g, or a graph inside it, have constants whose contents are absent? */
+bool rlx_graph_lacks_contents(const struct rlx_graph *g);
+
+/*
+ * Blobs that a text names by their number in this list, "blob 3", where it would else hold their
+ * bytes. Printing adds those it meets, each once, without a reference.
+ */
+struct rlx_blob_list {
+	struct rlx_blob	**blob;
+	uint32_t	  n, cap;
+	struct rlx_map	  number;	/* by address */
+};
+
+/* False: out of memory. */
+bool rlx_blob_list_add(struct rlx_blob_list *l, struct rlx_blob *b, uint32_t *out_number);
+void rlx_blob_list_fini(struct rlx_blob_list *l);
+
+/* rlx_graph_print() and rlx_graph_parse() of such a text. */
+enum rlx_status rlx_graph_print_listed(const struct rlx_graph *g, FILE *f,
+				       struct rlx_blob_list *l);
+enum rlx_status rlx_graph_parse_listed(const char *text, size_t len,
+				       const struct rlx_blob_list *l, struct rlx_graph **out_g,
+				       struct rlx_error *err);
 
 /* A reference, unless the last one has just gone. */
 struct rlx_blob *rlx_blob_get_alive(struct rlx_blob *b);
@@ -140,6 +166,7 @@ double rlx_graph_flops(const struct rlx_graph *g);
 
 /* Equal op and attributes (inputs not compared); blobs by contents. */
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
+/* 0: no memory for that of a graph inside */
 uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);
 
 enum rlx_status rlx_graph_verify(const struct rlx_graph *g, struct rlx_error *err);

@@ -44,9 +44,10 @@ static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t
 		return rlx_hash_bytes(&c, sizeof(c), h);
 	}
 	case RLX_K_graph: {
-		uint64_t c = rlx_graph_hash(*(struct rlx_graph *const *)p);
+		const struct rlx_graph *g = *(struct rlx_graph *const *)p;
+		uint64_t c = rlx_graph_hash(g);
 
-		return rlx_hash_bytes(&c, sizeof(c), h);
+		return g && !c ? 0 : rlx_hash_bytes(&c, sizeof(c), h);
 	}
 	}
 	return h;
@@ -57,7 +58,7 @@ uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t 
 	uint64_t h = rlx_hash_bytes(def->name, strlen(def->name), seed);
 	unsigned int i;
 
-	for (i = 0; i < def->n_field; i++)
+	for (i = 0; i < def->n_field && h; i++)
 		if (def->field[i].role == RLX_FIELD_ATTR)
 			h = hash_field(&def->field[i], args, h);
 	return h;
@@ -115,8 +116,11 @@ bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
 	return true;
 }
 
-/* Of each value, from its op, attributes and inputs; @h indexed by value. */
-static void hash_values(const struct rlx_graph *g, uint64_t *h)
+/*
+ * Of each value, from its op, attributes and inputs; @h indexed by value. False: no memory for
+ * those of a graph inside.
+ */
+static bool hash_values(const struct rlx_graph *g, uint64_t *h)
 {
 	uint32_t n, i;
 
@@ -125,11 +129,14 @@ static void hash_values(const struct rlx_graph *g, uint64_t *h)
 		const struct rlx_node *v = &g->node[n];
 		uint64_t x = rlx_args_hash(v->def, v->args, v->n_in);
 
+		if (!x)
+			return false;
 		for (i = 0; i < v->n_in; i++)
 			x = rlx_hash_bytes(&h[v->in[i]], sizeof(*h), x);
 		for (i = 0; i < v->n_out; i++)
 			h[v->out + i] = rlx_hash_bytes(&i, sizeof(i), x);
 	}
+	return true;
 }
 
 uint64_t rlx_graph_hash(const struct rlx_graph *g)
@@ -143,7 +150,10 @@ uint64_t rlx_graph_hash(const struct rlx_graph *g)
 	h = rlx_calloc(g->n_val, sizeof(*h));
 	if (!h)
 		return 0;
-	hash_values(g, h);
+	if (!hash_values(g, h)) {
+		rlx_free(h);
+		return 0;
+	}
 	for (io = 0; io < 3; io++)
 		for (i = 0; i < g->io[io].n; i++) {
 			const struct rlx_named *e = &g->io[io].e[i];

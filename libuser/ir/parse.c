@@ -16,6 +16,7 @@ struct parser {
 	struct rlx_error *err;
 	int		 depth;
 	enum rlx_status	 st;	/* first failure; then nothing is read */
+	const struct rlx_blob_list *list;	/* NULL: bytes stand in the text */
 };
 
 /* The graph being read and the values its text ids stand for. */
@@ -204,6 +205,15 @@ static struct rlx_type type(struct parser *p)
 	return t;
 }
 
+static struct rlx_blob *listed_blob(struct parser *p)
+{
+	int64_t i = integer(p);
+
+	if (!p->st && (i < 0 || i >= p->list->n))
+		bad(p, "there is no blob %lld, of %u", (long long)i, p->list->n);
+	return p->st ? NULL : rlx_blob_get(p->list->blob[i]);
+}
+
 static struct rlx_blob *blob(struct parser *p)
 {
 	const char *s;
@@ -211,6 +221,8 @@ static struct rlx_blob *blob(struct parser *p)
 	struct rlx_blob *b;
 	size_t n, i;
 
+	if (p->list && eat(p, "blob "))
+		return listed_blob(p);
 	need(p, "hex\"");
 	for (s = p->p; s < p->end && hex_digit(*s) >= 0; s++)
 		;
@@ -571,14 +583,13 @@ static struct rlx_graph *parse_graph(struct parser *p)
 	return s.g;
 }
 
-enum rlx_status rlx_graph_parse(const char *text, size_t len,
-				struct rlx_graph **out_g, struct rlx_error *err)
+enum rlx_status rlx_graph_parse_listed(const char *text, size_t len,
+				       const struct rlx_blob_list *l, struct rlx_graph **out_g,
+				       struct rlx_error *err)
 {
-	struct parser p = { .p = text, .start = text, .end = text + len, .err = err };
+	struct parser p = { .p = text, .start = text, .end = text + len, .err = err, .list = l };
 	struct rlx_graph *g;
 
-	if (!text || !out_g)
-		return rlx_fail(err, RLX_EINVAL, "parse: no text, or no place for the graph");
 	*out_g = NULL;
 	g = parse_graph(&p);
 	space(&p);
@@ -590,4 +601,12 @@ enum rlx_status rlx_graph_parse(const char *text, size_t len,
 	}
 	*out_g = g;
 	return RLX_OK;
+}
+
+enum rlx_status rlx_graph_parse(const char *text, size_t len,
+				struct rlx_graph **out_g, struct rlx_error *err)
+{
+	if (!text || !out_g)
+		return rlx_fail(err, RLX_EINVAL, "parse: no text, or no place for the graph");
+	return rlx_graph_parse_listed(text, len, NULL, out_g, err);
 }

@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "ir/graph.h"
 
 enum { ELIDE_OVER = 64 };
@@ -21,6 +22,8 @@ struct printer {
 	FILE	*f;
 	bool	 elide;
 	int	 depth;
+	struct rlx_blob_list *list;	/* NULL: bytes stand in the text */
+	bool	 failed;
 };
 
 static void print_graph(struct printer *p, const struct rlx_graph *g);
@@ -41,12 +44,20 @@ static void print_string(FILE *f, const char *s)
 	fputc('"', f);
 }
 
-static void print_blob(struct printer *p, const struct rlx_blob *b)
+static void print_blob(struct printer *p, struct rlx_blob *b)
 {
 	const unsigned char *d = b->data;
+	uint32_t number;
 	size_t i;
 
-	if (p->elide && b->bytes > ELIDE_OVER) {
+	if (p->list) {
+		if (rlx_blob_list_add(p->list, b, &number))
+			fprintf(p->f, "blob %u", number);
+		else
+			p->failed = true;
+		return;
+	}
+	if (b->absent || (p->elide && b->bytes > ELIDE_OVER)) {
 		fprintf(p->f, "<%zu bytes>", b->bytes);
 		return;
 	}
@@ -178,4 +189,37 @@ enum rlx_status rlx_graph_print(const struct rlx_graph *g, FILE *f, bool elide)
 	print_graph(&p, g);
 	fputc('\n', f);
 	return ferror(f) ? RLX_EIO : RLX_OK;
+}
+
+enum rlx_status rlx_graph_print_listed(const struct rlx_graph *g, FILE *f,
+				       struct rlx_blob_list *l)
+{
+	struct printer p = { .f = f, .list = l };
+
+	print_graph(&p, g);
+	fputc('\n', f);
+	return p.failed ? RLX_ENOMEM : ferror(f) ? RLX_EIO : RLX_OK;
+}
+
+bool rlx_blob_list_add(struct rlx_blob_list *l, struct rlx_blob *b, uint32_t *out_number)
+{
+	uint64_t at;
+
+	if (rlx_map_get(&l->number, &b, sizeof(b), &at)) {
+		*out_number = (uint32_t)at;
+		return true;
+	}
+	if (!rlx_grow(&l->blob, &l->cap, l->n + 1, sizeof(*l->blob)) ||
+	    !rlx_map_put(&l->number, &b, sizeof(b), l->n))
+		return false;
+	*out_number = l->n;
+	l->blob[l->n++] = b;
+	return true;
+}
+
+void rlx_blob_list_fini(struct rlx_blob_list *l)
+{
+	rlx_free(l->blob);
+	rlx_map_fini(&l->number);
+	*l = (struct rlx_blob_list){ 0 };
 }

@@ -32,6 +32,7 @@ struct rlx_store {
 	uint32_t		*filling;	/* indices of entries not ready */
 	uint32_t		n_filling, cap_filling;
 	uint64_t		found, made, missed;
+	struct rlx_store_memory	memory;		/* if there is no arena */
 };
 
 _Static_assert(RLX_STORE_ALIGN == 64, "rlx_align64()");
@@ -44,6 +45,22 @@ uint64_t rlx_store_hash(const struct rlx_store_header *h,
 	return rlx_hash_bytes(table, h->n_entry * sizeof(*table), v);
 }
 
+/* A store of no memory yet; NULL: out of memory. */
+static struct rlx_store *blank(const char *layout, struct rlx_error *err)
+{
+	struct rlx_store *s = rlx_calloc(1, sizeof(*s));
+
+	if (!s) {
+		rlx_fail(err, RLX_ENOMEM, "store: out of memory");
+		return NULL;
+	}
+	memcpy(s->layout, layout, strnlen(layout, sizeof(s->layout) - 1));
+	atomic_init(&s->refs, 1);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	return s;
+}
+
 /* A store that nothing is in yet; the arena is looked at by the caller. */
 static enum rlx_status make(struct rlx_arena *arena, const char *layout,
 			    struct rlx_store **out, struct rlx_error *err)
@@ -54,13 +71,9 @@ static enum rlx_status make(struct rlx_arena *arena, const char *layout,
 	if (rlx_arena_size(arena) < sizeof(struct rlx_store_header))
 		return rlx_fail(err, RLX_ERANGE, "store: %llu bytes have no room for a header",
 				(unsigned long long)rlx_arena_size(arena));
-	s = rlx_calloc(1, sizeof(*s));
+	s = blank(layout, err);
 	if (!s)
-		return rlx_fail(err, RLX_ENOMEM, "store: out of memory");
-	memcpy(s->layout, layout, strnlen(layout, sizeof(s->layout) - 1));
-	atomic_init(&s->refs, 1);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, NULL);
+		return RLX_ENOMEM;
 	s->arena = rlx_arena_get(arena);
 	s->base = rlx_arena_base(arena);
 	s->size = rlx_arena_size(arena);
@@ -131,13 +144,32 @@ static enum rlx_status check_entry(const struct rlx_store *s, const struct rlx_s
 	return RLX_OK;
 }
 
+/* Take a copy of a table, and check it. */
+static enum rlx_status take_table(struct rlx_store *s, const struct rlx_store_entry *table,
+				  uint32_t n, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
+
+	s->entry = rlx_memdup(table, n * sizeof(*table) + !n);
+	if (!s->entry)
+		return rlx_fail(err, RLX_ENOMEM, "store: out of memory");
+	s->n_entry = n;
+	for (i = 0; i < n && !st; i++) {
+		st = check_entry(s, &s->entry[i], i, err);
+		if (!st &&
+		    !rlx_map_put(&s->by_key, &s->entry[i].key, sizeof(struct rlx_store_key), i))
+			st = rlx_fail(err, RLX_ENOMEM, "store: out of memory");
+	}
+	return st;
+}
+
 /* Sealed, so that what was checked stays as it was. */
 static enum rlx_status read_table(struct rlx_store *s, struct rlx_error *err)
 {
 	struct rlx_store_header h;
 	const struct rlx_store_entry *table;
 	enum rlx_status st;
-	uint32_t i;
 
 	memcpy(&h, s->base, sizeof(h));
 	st = check_header(s, &h, err);
@@ -146,19 +178,8 @@ static enum rlx_status read_table(struct rlx_store *s, struct rlx_error *err)
 	table = (const void *)(s->base + h.table);
 	if (rlx_store_hash(&h, table) != h.hash)
 		return rlx_fail(err, RLX_EPARSE, "store: header and table are damaged");
-	s->entry = rlx_memdup(table, h.n_entry * sizeof(*table) + !h.n_entry);
-	if (!s->entry)
-		return rlx_fail(err, RLX_ENOMEM, "store: out of memory");
-	s->n_entry = (uint32_t)h.n_entry;
 	s->used = h.used;
-	for (i = 0; i < s->n_entry; i++) {
-		st = check_entry(s, &s->entry[i], i, err);
-		if (st)
-			return st;
-		if (!rlx_map_put(&s->by_key, &s->entry[i].key, sizeof(struct rlx_store_key), i))
-			return rlx_fail(err, RLX_ENOMEM, "store: out of memory");
-	}
-	return RLX_OK;
+	return take_table(s, table, (uint32_t)h.n_entry, err);
 }
 
 enum rlx_status rlx_store_adopt(struct rlx_arena *arena, const char *layout,
@@ -182,6 +203,29 @@ enum rlx_status rlx_store_adopt(struct rlx_arena *arena, const char *layout,
 		return st;
 	}
 	(*out)->sealed = true;
+	return RLX_OK;
+}
+
+enum rlx_status rlx_store_mapped(const struct rlx_store_memory *m, const char *layout,
+				 const struct rlx_store_entry *entry, uint32_t n,
+				 struct rlx_store **out, struct rlx_error *err)
+{
+	struct rlx_store *s = blank(layout, err);
+	enum rlx_status st;
+
+	*out = NULL;
+	if (!s)
+		return RLX_ENOMEM;
+	s->base = (char *)(uintptr_t)m->base;	/* sealed: nobody writes */
+	s->size = s->used = s->taken = m->size;
+	s->sealed = true;
+	st = take_table(s, entry, n, err);
+	if (st) {
+		rlx_store_put(s);
+		return st;
+	}
+	s->memory = *m;
+	*out = s;
 	return RLX_OK;
 }
 
@@ -250,6 +294,8 @@ void rlx_store_put(struct rlx_store *s)
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	rlx_arena_put(s->arena);
+	if (s->memory.release)
+		s->memory.release(s->memory.ctx);
 	rlx_free(s);
 }
 

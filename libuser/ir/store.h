@@ -43,4 +43,20 @@ enum rlx_status rlx_store_create(struct rlx_arena *arena, const char *layout,
 enum rlx_status rlx_store_adopt(struct rlx_arena *arena, const char *layout,
 				struct rlx_store **out, struct rlx_error *err);
 
+/* Memory that is no arena, as a mapped file. @release: called once with @ctx at the end. */
+struct rlx_store_memory {
+	const void	*base;
+	uint64_t	 size;
+	void		(*release)(void *ctx);
+	void		*ctx;
+};
+
+/*
+ * A sealed store of what lies in @m: the @n entries, which are copied, have places from m->base
+ * on, all of which must be in it. After a failure @m is the caller's still.
+ */
+enum rlx_status rlx_store_mapped(const struct rlx_store_memory *m, const char *layout,
+				 const struct rlx_store_entry *entry, uint32_t n,
+				 struct rlx_store **out, struct rlx_error *err);
+
 #endif

@@ -120,7 +120,7 @@ static bool make_key(const struct rlx_rewrite *rw, const struct rlx_node *n, str
 		k->in[i].hash[0] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 1);
 		k->in[i].hash[1] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 2);
 	}
-	return true;
+	return k->args[0] && k->args[1];	/* else there was no memory for them */
 }
 
 /* Found as an instance of other shapes made it: then there is nothing to compute. */

@@ -58,29 +58,68 @@ static enum rlx_status bring_constants(const struct rlx_plan *p, const struct rl
 	return rlx_rewrite_end(&rw, out);
 }
 
+/* Has @g inputs and outputs as @of? */
+static bool is_like(const struct rlx_graph *g, const struct rlx_graph *of)
+{
+	uint32_t i;
+	int io;
+
+	for (io = 0; io < 3; io++) {
+		if (g->io[io].n != of->io[io].n)
+			return false;
+		for (i = 0; i < g->io[io].n; i++)
+			if (g->io[io].e[i].state || of->io[io].e[i].state ||
+			    !rlx_type_equal(&g->val[g->io[io].e[i].v.id].type,
+					    &of->val[of->io[io].e[i].v.id].type))
+				return false;
+	}
+	return true;
+}
+
+/* The next graph that has been through the passes, for one that is called. */
+static enum rlx_status take_passed(const struct rlx_build *b, const struct rlx_graph *of,
+				   struct rlx_graph **out)
+{
+	enum { MAX_DEPTH = 32 };	/* of calls: twice what the text form nests */
+	struct rlx_passed *p = b->passed;
+
+	if (p->at == p->n || p->depth == MAX_DEPTH || !is_like(p->g[p->at], of))
+		return rlx_fail(b->err, RLX_EPARSE, "body '%s': of %u graphs the next one is not "
+				"its form", of->name, p->n);
+	*out = rlx_graph_get(p->g[p->at++]);
+	return RLX_OK;
+}
+
 static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_plan *around,
 				 struct rlx_graph *g, struct rlx_body *body)
 {
 	struct rlx_graph *with = NULL, *passed = NULL;
 	enum rlx_status st = RLX_OK;
 
-	if (!(b->opts.flags & RLX_COMPILE_NO_SIMPLIFY))
-		st = bring_constants(around, &around->step[body->step], g, &with, b->err);
-	if (!st)
-		st = rlx_build_passes(b, with ? with : g, &passed);
+	if (b->passed) {
+		st = take_passed(b, g, &passed);
+	} else {
+		if (!(b->opts.flags & RLX_COMPILE_NO_SIMPLIFY))
+			st = bring_constants(around, &around->step[body->step], g, &with, b->err);
+		if (!st)
+			st = rlx_build_passes(b, with ? with : g, &passed);
+	}
 	if (!st)
 		st = rlx_plan_new(passed, &body->plan, b->err);
+	if (b->passed)
+		b->passed->depth++;
 	if (!st)
 		st = rlx_build_code(b, body->plan, &body->code);
+	if (b->passed)
+		b->passed->depth--;
 	rlx_graph_put(passed);
 	rlx_graph_put(with);
 	return st;
 }
 
-/* Of fused ops the bodies are no control flow. */
-static bool calls_bodies(const struct rlx_plan_step *st)
+bool rlx_calls_bodies(const struct rlx_op_def *def)
 {
-	return st->def && st->def->traits & RLX_T_SUBGRAPH && !(st->def->traits & RLX_T_FUSED);
+	return def && def->traits & RLX_T_SUBGRAPH && !(def->traits & RLX_T_FUSED);
 }
 
 static enum rlx_status make_bodies(const struct rlx_build *b, struct rlx_code *code)
@@ -92,7 +131,7 @@ static enum rlx_status make_bodies(const struct rlx_build *b, struct rlx_code *c
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_op_def *def = p->step[s].def;
 
-		for (f = 0; calls_bodies(&p->step[s]) && f < def->n_field; f++) {
+		for (f = 0; rlx_calls_bodies(def) && f < def->n_field; f++) {
 			struct rlx_graph *g;
 
 			if (def->field[f].role != RLX_FIELD_ATTR ||
@@ -148,6 +187,7 @@ enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 	code->dev = b->dev;
 	code->plan = plan;
 	code->store = b->store;
+	code->gather = b->gather;
 	if (b->store) {
 		code->home = rlx_calloc((size_t)plan->n_constant + 1, sizeof(*code->home));
 		if (!code->home)
@@ -160,6 +200,12 @@ enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 	if (st) {
 		drop(code);
 		return st;
+	}
+	code->gather = NULL;	/* it may be gone before the code is */
+	if (code->lacks) {
+		rlx_code_free(code);
+		return rlx_fail(b->err, RLX_EPARSE, "compile: weights that are needed as they were "
+				"are not there: a plan file keeps what was prepared of them alone");
 	}
 	*out = code;
 	return RLX_OK;

@@ -30,6 +30,25 @@ static enum rlx_status build(struct rlx_program *p, const struct rlx_compile_opt
 	return st;
 }
 
+/* The same without the passes. */
+static enum rlx_status build_passed(struct rlx_program *p, const struct rlx_compile_opts *o,
+				    struct rlx_passed *passed, struct rlx_error *err)
+{
+	struct rlx_build b = { .dev = p->dev, .store = p->store, .opts = *o, .err = err,
+			       .passed = passed };
+	enum rlx_status st;
+
+	p->g = rlx_graph_get(passed->g[0]);
+	passed->at = 1;
+	st = rlx_plan_new(p->g, &p->plan, err);
+	if (!st)
+		st = rlx_build_code(&b, p->plan, &p->code);
+	if (!st && passed->at != passed->n)
+		st = rlx_fail(err, RLX_EPARSE, "compile: of %u graphs %u are called by none",
+			      passed->n, passed->n - passed->at);
+	return st;
+}
+
 /* A slow path tells its user. */
 static void warn_of_host(const struct rlx_program *p)
 {
@@ -81,10 +100,12 @@ static uint32_t steps_of(const struct rlx_code *c)
 	return n;
 }
 
-static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t t0)
+static void fill_info(struct rlx_program *p, const struct rlx_compile_opts *o,
+		      const struct rlx_graph *g, uint64_t t0)
 {
 	uint32_t i;
 
+	p->flags = o->flags;
 	p->info.device = p->dev->name;
 	p->info.isa = p->dev->isa;
 	p->info.threads = p->dev->threads;
@@ -140,7 +161,9 @@ static enum rlx_status take_store(struct rlx_program *p, const struct rlx_compil
 	return RLX_OK;
 }
 
-static enum rlx_status compile_for(struct rlx_graph *g, const struct rlx_compile_opts *o,
+/* Of @g or, if that is NULL, of @passed. */
+static enum rlx_status program_new(struct rlx_graph *g, struct rlx_passed *passed,
+				   const struct rlx_compile_opts *o,
 				   struct rlx_program **out, struct rlx_error *err)
 {
 	uint64_t t0 = rlx_now();
@@ -155,12 +178,12 @@ static enum rlx_status compile_for(struct rlx_graph *g, const struct rlx_compile
 	if (!st)
 		st = take_store(p, o, err);
 	if (!st)
-		st = build(p, o, g, err);
+		st = g ? build(p, o, g, err) : build_passed(p, o, passed, err);
 	if (st) {
 		rlx_program_put(p);
 		return st;
 	}
-	fill_info(p, g, t0);
+	fill_info(p, o, g ? g : p->g, t0);
 	warn_of_host(p);
 	if (rlx_trace_on())
 		rlx_trace_compile(p, t0);
@@ -168,6 +191,18 @@ static enum rlx_status compile_for(struct rlx_graph *g, const struct rlx_compile
 		rlx_program_report(p, stderr);
 	*out = p;
 	return RLX_OK;
+}
+
+static enum rlx_status compile_for(struct rlx_graph *g, const struct rlx_compile_opts *o,
+				   struct rlx_program **out, struct rlx_error *err)
+{
+	return program_new(g, NULL, o, out, err);
+}
+
+enum rlx_status rlx_program_of(struct rlx_passed *passed, const struct rlx_compile_opts *o,
+			       struct rlx_program **out, struct rlx_error *err)
+{
+	return program_new(NULL, passed, o, out, err);
 }
 
 /* For the first of a chain that there is and that can; what each lacks is in @err. */
@@ -215,6 +250,10 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	if (!g->finished)
 		return rlx_fail(err, RLX_EINVAL,
 				"compile: graph '%s' is not finished; call rlx_graph_finish()",
+				g->name);
+	if (rlx_graph_lacks_contents(g))
+		return rlx_fail(err, RLX_ENOSUP, "compile: graph '%s' is of a plan file, which "
+				"leaves weights out that it has prepared; compile the model's file",
 				g->name);
 	st = take_opts(opts, &o, err);
 	if (st || o.device)

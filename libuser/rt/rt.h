@@ -43,6 +43,7 @@ struct rlx_program {
 	struct rlx_code		*code;
 	struct rlx_store	*store;		/* NULL: none */
 	struct rlx_program_info	 info;
+	uint32_t		 flags;		/* of enum rlx_compile_flags, as compiled */
 	char			*fused;		/* the passes' own lines; may be NULL */
 };
 
@@ -52,6 +53,16 @@ struct rlx_program {
  */
 bool rlx_program_entry(const struct rlx_program *p, enum rlx_io *io, unsigned int *i);
 
+/*
+ * Graphs that have been through the passes: a program's, then those of the bodies of its control
+ * flow, in the order in which they are compiled, each before those that it calls.
+ */
+struct rlx_passed {
+	struct rlx_graph	*const *g;
+	uint32_t		 n, at;		/* @at: of the next one */
+	uint32_t		 depth;		/* of calls, now */
+};
+
 /* body.c: what a program's graph, and those that its control flow calls, are built with. */
 struct rlx_build {
 	struct rlx_device	*dev;
@@ -59,6 +70,8 @@ struct rlx_build {
 	struct rlx_compile_opts	 opts;
 	FILE			*report;
 	struct rlx_error	*err;
+	struct rlx_passed	*passed;	/* NULL: run the passes */
+	struct rlx_gather	*gather;	/* of codes; NULL: nobody asks */
 };
 
 struct rlx_target rlx_device_target(const struct rlx_device *dev);
@@ -68,5 +81,14 @@ enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 			       struct rlx_code **out);
 void rlx_code_free(struct rlx_code *code);
+/* Is it control flow, whose graphs are bodies? Of fused ops they are none. */
+bool rlx_calls_bodies(const struct rlx_op_def *def);
+
+/*
+ * compile.c: what rlx_compile() does, after the passes: of @o device, threads, flags and store
+ * count. RLX_EPARSE if the bodies do not fit, or contents are absent that are read.
+ */
+enum rlx_status rlx_program_of(struct rlx_passed *passed, const struct rlx_compile_opts *o,
+			       struct rlx_program **out, struct rlx_error *err);
 
 #endif

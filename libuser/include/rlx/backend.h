@@ -63,12 +63,25 @@ struct rlx_choice {
 	char		*what;		/* the kernel and its parameters */
 };
 
+/*
+ * Who is told, while a plan is compiled, what it takes of constants: a plan file holds that.
+ * @prepared: @data was, or will be, prepared of @of, as rlx_store_take() names it
+ * @read: the contents of @of themselves are read, now or by runs
+ */
+struct rlx_gather {
+	void	(*prepared)(struct rlx_gather *g, struct rlx_blob *of, const char *kind,
+			    const int64_t param[4], size_t bytes, const void *data);
+	void	(*read)(struct rlx_gather *g, struct rlx_blob *of);
+};
+
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
 	struct rlx_plan		*plan;	/* lives as long as the code; compile places it */
 	struct rlx_store	*store;	/* for rlx_store_take(); NULL: none */
 	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
 	const void		**home;
+	struct rlx_gather	*gather;	/* NULL: nobody asks */
+	bool			 lacks;		/* set by compile: contents that are absent */
 	uint64_t		 work_bytes;	/* set by compile: plan's and its own */
 	uint64_t		 device_bytes;	/* set by compile: an exec's, not the host's */
 	/* Of control flow, in order of steps, if the backend has .bodies: made by the core. */
@@ -163,6 +176,11 @@ struct rlx_backend {
 	bool		own_threads;
 	/* Control flow calls compiled bodies: code->body is there when it is compiled. */
 	bool		bodies;
+	/*
+	 * What compile takes of constants it tells .gather, all of it, and finds in a store what it
+	 * has prepared once: programs can be written to plan files.
+	 */
+	bool		plan_files;
 	/* Of an address that is bound; 0: what elements of the dtype need, no more. */
 	uint32_t	align;
 

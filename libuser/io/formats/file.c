@@ -137,6 +137,8 @@ enum rlx_status rlx_file_put(struct rlx_file_writer *w, const void *p, size_t n,
 enum rlx_status rlx_file_write_end(struct rlx_file_writer *w, enum rlx_status st,
 				   struct rlx_error *err)
 {
+	if (w->durable && !st && (fflush(w->f) || fsync(fileno(w->f))))
+		st = rlx_fail(err, RLX_EIO, "%s: write: %s", w->path, strerror(errno));
 	if (fclose(w->f) && !st)
 		st = rlx_fail(err, RLX_EIO, "%s: write: %s", w->path,
 			      strerror(errno));

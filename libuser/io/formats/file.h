@@ -3,6 +3,7 @@
 #ifndef RLX_IO_FILE_H
 #define RLX_IO_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ struct rlx_file_writer {
 	FILE		*f;
 	const char	*path;
 	char		*tmp;
+	bool		 durable;	/* on the disk before it takes the name */
 };
 
 enum rlx_status __rlx_must_check
