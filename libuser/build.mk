@@ -24,6 +24,20 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 $(GEN) $(FIELDS): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
+# What plan files depend on: ops by name, and weights as kernels read them. It is the same for the
+# shared library, the archive and whatever that is linked into, of one state of the sources.
+LAYOUT_SRC := $(sort $(OP_SRC) $(wildcard libuser/ops/*.h libuser/ir/print.c libuser/ir/parse.c \
+		libuser/model/plan_file* backends/common/*.[ch] backends/cpu/*.[ch] \
+		backends/cpu/*.def kernels/*.h kernels/cpu/* kernels/simd/*))
+LAYOUT_ID := $(BUILD)/gen/layout_id.h
+
+$(LAYOUT_ID): $(LAYOUT_SRC)
+	@mkdir -p $(@D)
+	$(Q)cat $(LAYOUT_SRC) | sha256sum | cut -c1-64 | sed 's/../0x&, /g' >$@.new
+	$(Q)cmp -s $@.new $@ && rm $@.new && touch $@ || mv $@.new $@
+
+$(BUILD)/obj/libuser/model/plan_file.o: $(LAYOUT_ID)
+
 # A model and its tokenizer are read once, a graph is built, rewritten, planned and lowered once,
 # and ops are evaluated to compare with: that code may be small rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \

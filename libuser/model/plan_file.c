@@ -11,6 +11,10 @@
 #include "model/plan_file.h"
 #include "rt/rt.h"
 
+const uint8_t plan_file_sources[PLAN_SOURCES] = {
+#include "layout_id.h"
+};
+
 void plan_file_hash(const struct plan_header *h, uint64_t out[2])
 {
 	struct plan_header blank = *h;
@@ -182,7 +186,6 @@ static void device_of(const struct plan_header *h, char *out, size_t size)
 enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *path,
 				   const char *device, struct rlx_error *err)
 {
-	uint8_t build[RLX_BUILD_ID_BYTES];
 	char made[32], here[32];
 	enum rlx_status st;
 
@@ -196,9 +199,9 @@ enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *pa
 				"MODEL -o FILE' or rlx_program_save()", path, f->h->layout,
 				f->h->version, (int)strlen(here) - (here[strlen(here) - 1] == ' '),
 				here);
-	if (!rlx_build_id(build) || memcmp(build, f->h->build, sizeof(build)))
-		return rlx_fail(err, RLX_ENOSUP, "%s: made by another build of the library, of "
-				"version %s; this is one of %s: compile the model again, by 'rlx "
+	if (memcmp(plan_file_sources, f->h->sources, sizeof(plan_file_sources)))
+		return rlx_fail(err, RLX_ENOSUP, "%s: made by a library of other sources, version "
+				"%s; this is one of %s: compile the model again, by 'rlx "
 				"compile MODEL -o FILE' or rlx_program_save()", path,
 				f->h->version, RLX_VERSION);
 	return RLX_OK;
@@ -417,8 +420,8 @@ enum rlx_status rlx_program_file_info(const char *path, struct rlx_program_file_
 		return st;
 	memcpy(out->version, f->h->version, sizeof(out->version));
 	memcpy(out->layout, f->h->layout, sizeof(out->layout));
-	for (i = 0; i < RLX_BUILD_ID_BYTES; i++)
-		snprintf(out->build + (size_t)2 * i, 3, "%02x", f->h->build[i]);
+	for (i = 0; i < PLAN_SOURCES; i++)
+		snprintf(out->sources + (size_t)2 * i, 3, "%02x", f->h->sources[i]);
 	out->threads = f->h->threads;
 	out->graphs = f->h->n_graph;
 	out->bytes = f->h->bytes;

@@ -11,7 +11,6 @@
 #include <locale.h>
 #include <stdatomic.h>
 
-#include "base/build_id.h"
 #include "io/formats/file.h"
 #include "ir/graph.h"
 #include "ir/store.h"
@@ -23,6 +22,7 @@ enum {
 	PLAN_ALIGN = 64,	/* of arrays, and what may be read beyond one */
 	PLAN_BIG = 65536,	/* arrays from this size on begin at a page */
 	PLAN_SMALL = 4096,	/* contents of fewer bytes are never left out */
+	PLAN_SOURCES = 32,
 };
 
 #define PLAN_MAGIC	"RLXPLAN\n"	/* without its 0 */
@@ -37,7 +37,7 @@ struct plan_header {
 	uint32_t	threads;
 	uint32_t	n_graph, n_blob, n_entry, zero;
 	uint64_t	graph, blob, entry;	/* where those tables are */
-	uint8_t		build[RLX_BUILD_ID_BYTES];
+	uint8_t		sources[PLAN_SOURCES];	/* see plan_file_sources */
 	char		version[32], layout[32];
 };
 
@@ -74,6 +74,9 @@ struct plan_graphs {
 	uint32_t		 n;
 };
 
+/* SHA-256 of the sources of ops, lowerings and kernels, which say what all of it means. */
+extern const uint8_t plan_file_sources[PLAN_SOURCES];
+
 /* Both halves of the metadata's hash; h->hash is taken as zeros. */
 void plan_file_hash(const struct plan_header *h, uint64_t out[2]);
 
@@ -85,7 +88,7 @@ void plan_file_locale_end(locale_t before);
 enum rlx_status rlx_plan_file_open(const char *path, struct rlx_plan_file **out,
 				   struct rlx_error *err);
 void rlx_plan_file_put(struct rlx_plan_file *f);
-/* RLX_ENOSUP unless it is for this build and for @device; NULL: the device that it names. */
+/* RLX_ENOSUP unless it is of these sources and for @device; NULL: the device that it names. */
 enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *path,
 				   const char *device, struct rlx_error *err);
 /* Of a file that fits. plan_graphs_fini() ends them, after failures as well. */

@@ -279,10 +279,7 @@ static enum rlx_status lay_out(struct saver *s, struct draft *d)
 	};
 	memcpy(h->magic, PLAN_MAGIC, sizeof(h->magic));
 	rlx_layout_name(s->p->dev->be, s->p->dev->isa, h->layout, sizeof(h->layout));
-	if (!rlx_build_id(h->build))
-		return rlx_fail(s->err, RLX_ENOSUP, "program save: this program has no build id, "
-				"so that no other could know whether the file is for it; link "
-				"with -Wl,--build-id");
+	memcpy(h->sources, plan_file_sources, sizeof(h->sources));
 	d->blob = rlx_calloc((size_t)h->n_blob + 1, sizeof(*d->blob));
 	d->entry = rlx_calloc((size_t)h->n_entry + 1, sizeof(*d->entry));
 	if (!d->blob || !d->entry)

@@ -59,7 +59,7 @@ static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
 TEST(help)
 {
 	static const char *const commands[] = {
-		"info", "doctor", "run", "embed", "bench", "data", "dump", "explain",
+		"info", "doctor", "run", "compile", "embed", "bench", "data", "dump", "explain",
 		"tune", "ops",
 	};
 	unsigned int i;
@@ -307,6 +307,42 @@ TEST(dump_pictures_and_reports)
 	ENDS(RLX("dump", "relu.rlx", "--plan", "svg"), 0, out, "<svg");
 	ENDS(RLX("dump", "relu.rlx", "--plan", "text"), 0, out, "steps");
 	ENDS(RLX("dump", "relu.rlx", "--report"), 0, out, "native");
+}
+
+/* What a plan file gives is what the model does; it is told what cannot be asked of it. */
+TEST(compile_ahead)
+{
+	struct rlx_json *j;
+	uint32_t file;
+	int64_t v;
+
+	open_model();
+	cli_write("relu.rlx", relu);
+	ENDS(RLX("compile", "add.onnx", "--dim", "n=3", "-o", "add.rlxp"), 0, out, "for ");
+	ENDS(RLX("run", "add.onnx", "--dim", "n=3", "--seed", "7", "--output", "y=y.npy"), 0, out,
+	     "f32[3,2]");
+	ENDS(RLX("run", "add.rlxp", "--seed", "7", "--expect", "y=y.npy", "--rtol", "0", "--atol",
+		 "0"), 0, out, "as expected");
+	ENDS(RLX("bench", "add.rlxp", "--seconds", "0.1"), 0, out, "rlx");
+	ENDS(RLX("dump", "add.rlxp", "--report"), 0, out, "native");
+	ENDS(RLX("compile", "add.rlxp", "--output=again.rlxp"), 0, out, "again.rlxp");
+	ENDS(RLX("compile", "relu.rlx", "-o", "relu.rlxp", "--json"), 0, out, "\"for\"");
+	j = cli_json(RLX("info", "again.rlxp", "--verify", "--json"));
+	file = rlx_json_get(j, 0, "again.rlxp");
+	CHECK(rlx_json_int(j, rlx_json_get(j, file, "bytes"), &v) && v > 0);
+	CHECK(rlx_json_str_is(j, rlx_json_get(j, file, "here"),
+			      "it loads, and its weights are whole"));
+	ENDS(RLX("compile", "add.onnx", "--dim", "n=3"), 2, err, "--output is needed");
+	ENDS(RLX("compile", "add.onnx", "-o", "x.rlxp"), 2, err, "sizes are missing");
+	ENDS(RLX("compile", "relu.rlx", "-o", "no/such/x.rlxp"), 3, err, "no/such/x.rlxp");
+	ENDS(RLX("compile", "relu.rlx", "-o", "x.rlxp", "--device", "ref"), 3, err,
+	     "programs of 'ref' cannot");
+	ENDS(RLX("run", "add.rlxp", "--precision", "bf16"), 3, err, "is compiled already");
+	ENDS(RLX("dump", "add.rlxp", "--pass", "fuse"), 2, err, "through the passes");
+	ENDS(RLX("run", "add.rlxp", "--device", "ref"), 3, err, "made for cpu ");
+	ENDS(RLX("info", "relu.rlx"), 3, err, "no plan file");
+	CHECK(!truncate("add.rlxp", 700));
+	ENDS(RLX("run", "add.rlxp"), 3, err, "rlx run: add.rlxp: the plan file has 700 bytes");
 }
 
 TEST(ops_are_counted)

@@ -534,11 +534,11 @@ TEST(another_machine)
 			 RLX_ENOSUP);
 	}
 	unsetenv("RLX_ISA");
-	h->build[3] ^= 1;
+	h->sources[3] ^= 1;
 	plan_file_hash(h, h->hash);
 	write_file(p, bytes);
-	CHECK_EQ(refused("another build of the library", 0), RLX_ENOSUP);
-	h->build[3] ^= 1;
+	CHECK_EQ(refused("a library of other sources", 0), RLX_ENOSUP);
+	h->sources[3] ^= 1;
 	h->format++;
 	write_file(p, bytes);
 	CHECK_EQ(refused("format 2, known here is 1", 0), RLX_ENOSUP);

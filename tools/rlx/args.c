@@ -164,10 +164,16 @@ static int usage(const struct args *a, const char *what, const char *s)
 			 a->name);
 }
 
+/* Of letters there is one, as compilers have it: where to write. */
+static bool is_output(const char *s)
+{
+	return !strcmp(s, "-o");
+}
+
 /* The option at argv[i]; *@used is how many words it took. */
 static int option(const struct args *a, int argc, char **argv, int i, int *used)
 {
-	const char *s = argv[i] + 2, *value = strchr(s, '='), *want;
+	const char *s = is_output(argv[i]) ? "output" : argv[i] + 2, *value = strchr(s, '='), *want;
 	const struct arg *o = find(a, s, value ? (size_t)(value - s) : strlen(s));
 	int j;
 
@@ -217,7 +223,7 @@ bool args_parse(const struct args *a, int argc, char **argv, int *rc)
 		} else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			print_help(a);
 			return false;
-		} else if (argv[i][1] != '-') {
+		} else if (argv[i][1] != '-' && !is_output(argv[i])) {
 			*rc = usage(a, "no option", argv[i]);
 		} else {
 			*rc = option(a, argc, argv, i, &used);

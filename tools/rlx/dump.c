@@ -107,7 +107,9 @@ static int dump(struct dump *d, struct subject *s)
 		return told(s, d->st);
 	if (a->pass && !d->found)
 		return tool_fail("dump", TOOL_USAGE,
-				 "no pass '%s' ran; there are: all, %s", a->pass, d->seen);
+				 "no pass '%s' ran; %s%s", a->pass,
+				 s->plan ? "what is in a plan file has been through the passes" :
+				 "there are: all, ", d->seen);
 	return a->pass && !a->plan && !a->report ? TOOL_OK : put_program(d, s);
 }
 

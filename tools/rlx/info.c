@@ -12,6 +12,7 @@
 #include "base/amx.h"
 #include "base/lapack.h"
 #include "base/proc.h"
+#include "rlx/aot.h"
 #include "rlx/device.h"
 #include "tools/rlx/tool.h"
 
@@ -281,34 +282,83 @@ static void module(struct out *o)
 	out_section_end(o);
 }
 
+/* What a plan file says of itself, and whether it is whole and runs here. */
+static int plan_file(struct out *o, const char *path, bool json, bool verify)
+{
+	struct rlx_load_opts l = { .size = sizeof(l), .threads = 1,
+				   .flags = verify ? RLX_LOAD_VERIFY : 0 };
+	struct rlx_program_file_info i;
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	if (rlx_program_file_info(path, &i, &err))
+		return tool_fail("info", TOOL_FAILED, "%s", err.text);
+	st = rlx_program_load(path, &l, &p, &err);
+	rlx_program_put(p);
+	out_begin(o, json);
+	out_section(o, path);
+	out_str(o, "for", i.layout);
+	out_str(o, "version", i.version);
+	out_str(o, "sources", i.sources);
+	out_int(o, "threads", i.threads);
+	out_int(o, "graphs", i.graphs);
+	out_bytes(o, "bytes", i.bytes);
+	out_bytes(o, "prepared", i.prepared_bytes);
+	out_bytes(o, "as_they_are", i.raw_bytes);
+	out_int(o, "left_out", i.left_out);
+	out_str(o, "here", st ? err.text : verify ? "it loads, and its weights are whole" :
+		"it loads");
+	out_section_end(o);
+	if (!out_end(o))
+		return tool_fail("info", TOOL_FAILED, "cannot write to standard output");
+	return st ? TOOL_FAILED : TOOL_OK;
+}
+
+static int machine(struct out *o, bool json, uint64_t arena_bytes)
+{
+	out_begin(o, json);
+	versions(o);
+	cpu(o);
+	devices(o);
+	memory(o);
+	arena(o, arena_bytes);
+	module(o);
+	return out_end(o) ? TOOL_OK :
+	       tool_fail("info", TOOL_FAILED, "cannot write to standard output");
+}
+
 int cmd_info(int argc, char **argv)
 {
-	bool json = false;
+	struct arg_list rest = { 0 };
+	bool json = false, verify = false;
 	uint64_t mib = 64;
 	const struct arg arg[] = {
 		{ "json", ARG_FLAG, &json, NULL, "print JSON" },
 		{ "arena", ARG_UINT, &mib, "MIB", "size of the example arena (64)" },
+		{ "verify", ARG_FLAG, &verify, NULL, "read the weights of PLAN-FILE, too" },
 	};
 	const struct args a = {
-		"info", "[--json] [--arena MIB]",
+		"info", "[PLAN-FILE] [--json] [--arena MIB] [--verify]",
 		"Tells what this machine offers, what an arena of an example size got\n"
-		"here, and why it got no larger pages or no more locked memory.",
-		arg, N_ELEM(arg),
+		"here, and why it got no larger pages or no more locked memory; or what\n"
+		"a plan file of rlx compile is for, and whether it runs here.",
+		arg, N_ELEM(arg), NULL, &rest, 0, 1,
 	};
 	struct out o;
 	int rc;
 
 	if (!args_parse(&a, argc, argv, &rc))
-		return rc;
+		goto out_free;
+	if (rest.n) {
+		rc = plan_file(&o, rest.v[0], json, verify);
+		goto out_free;
+	}
 	if (!mib || mib > UINT64_MAX >> 20)
-		return tool_fail("info", TOOL_USAGE, "--arena must be at least 1 MiB");
-	out_begin(&o, json);
-	versions(&o);
-	cpu(&o);
-	devices(&o);
-	memory(&o);
-	arena(&o, mib << 20);
-	module(&o);
-	return out_end(&o) ? TOOL_OK :
-	       tool_fail("info", TOOL_FAILED, "cannot write to standard output");
+		rc = tool_fail("info", TOOL_USAGE, "--arena must be at least 1 MiB");
+	else
+		rc = machine(&o, json, mib << 20);
+out_free:
+	arg_list_free(&rest);
+	return rc;
 }

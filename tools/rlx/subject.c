@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "model/plan_file.h"
 #include "tools/rlx/subject.h"
 
 static int told(const struct subject *s, enum rlx_status st, const struct rlx_error *err)
 {
+	/* the library's message of a file begins with its path */
+	if (err->status && !strncmp(err->text, s->path, strlen(s->path)))
+		return tool_fail(s->cmd, TOOL_FAILED, "%s", err->text);
 	return tool_fail(s->cmd, TOOL_FAILED, "%s: %s", s->path,
 			 err->status ? err->text : rlx_status_name(st));
 }
@@ -42,6 +46,33 @@ static char *read_text(const char *path, size_t *out_n, bool *failed)
 	return text;
 }
 
+bool subject_is_plan(const char *path)
+{
+	char magic[sizeof(PLAN_MAGIC)] = "";
+	FILE *f = fopen(path, "rb");
+	bool yes = f && fread(magic, 1, sizeof(magic) - 1, f) == sizeof(magic) - 1 &&
+		   !strcmp(magic, PLAN_MAGIC);
+
+	if (f)
+		fclose(f);
+	return yes;
+}
+
+/* The graph tells what there is to fill in; the program comes with the options. */
+static enum rlx_status open_plan(struct subject *s, struct rlx_error *err)
+{
+	struct rlx_load_opts o = { .size = sizeof(o), .threads = 1 };
+	struct rlx_program *p;
+	enum rlx_status st = rlx_program_load(s->path, &o, &p, err);
+
+	if (st)
+		return st;
+	s->graph = rlx_graph_get((struct rlx_graph *)(uintptr_t)rlx_program_graph(p));
+	s->plan = true;
+	rlx_program_put(p);
+	return RLX_OK;
+}
+
 int subject_open(struct subject *s, const char *cmd, const char *path)
 {
 	struct rlx_error err = { 0 };
@@ -52,17 +83,29 @@ int subject_open(struct subject *s, const char *cmd, const char *path)
 
 	*s = (struct subject){ .cmd = cmd, .path = path };
 	text = read_text(path, &n, &failed);
-	if (failed)
+	if (subject_is_plan(path))
+		st = open_plan(s, &err);
+	else if (failed)
 		st = rlx_fail(&err, RLX_EIO, "cannot be read whole");
 	else if (text)
 		st = rlx_graph_parse(text, n, &s->graph, &err);
 	else
 		st = rlx_model_open(path, &s->model, &err);
 	rlx_free(text);
-	/* the library's message of a model file begins with its path */
-	if (st && err.status && !strncmp(err.text, path, strlen(path)))
-		return tool_fail(cmd, TOOL_FAILED, "%s", err.text);
 	return st ? told(s, st, &err) : TOOL_OK;
+}
+
+/* What was decided when a plan file was written cannot be asked for any more. */
+static enum rlx_status load_plan(const struct subject *s, const struct rlx_compile_opts *o,
+				 struct rlx_program **out, struct rlx_error *err)
+{
+	struct rlx_load_opts l = { .size = sizeof(l), .device = o->device, .threads = o->threads };
+
+	if (o->precision || o->flags)
+		return rlx_fail(err, RLX_EINVAL, "a plan file is compiled already: give precision, "
+				"passes and the like to rlx compile, and a model file to what weighs "
+				"kernels");
+	return rlx_program_load(s->path, &l, out, err);
 }
 
 static enum rlx_status compile_graph(struct subject *s,
@@ -71,7 +114,7 @@ static enum rlx_status compile_graph(struct subject *s,
 {
 	unsigned int n = rlx_graph_io_count(s->graph, RLX_IO_INPUT), i;
 	struct rlx_program *p;
-	enum rlx_status st = rlx_compile(s->graph, o, &p, err);
+	enum rlx_status st = s->plan ? load_plan(s, o, &p, err) : rlx_compile(s->graph, o, &p, err);
 
 	if (st)
 		return st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What run, bench, dump and explain work on: a model file or the text form of a graph,
- * with the inputs that the command line describes, compiled.
+ * What run, bench, dump and explain work on: a model file, the text form of a graph or a plan
+ * file, with the inputs that the command line describes, compiled.
  */
 #ifndef RLX_TOOLS_SUBJECT_H
 #define RLX_TOOLS_SUBJECT_H
@@ -39,13 +39,15 @@ struct subject_args {
 	  "fail if an op has no native kernel" }
 
 #define SUBJECT_MORE							\
-	"MODEL is an ONNX file, or a graph in the text form that rlx dump\n" \
-	"--whole prints."
+	"MODEL is an ONNX file, a folder of an encoder, a graph in the text\n" \
+	"form that rlx dump --whole prints, or a plan file of rlx compile,\n" \
+	"which is compiled already."
 
 struct subject {
 	const char		*cmd, *path;
 	struct rlx_model	*model;		/* one of these two */
 	struct rlx_graph	*graph;
+	bool			plan;		/* of a plan file, which @path names */
 	struct rlx_named_tensor	*in;		/* a graph's params stand behind its inputs */
 	void			**own;		/* memory of generated inputs */
 	struct rlx_npy		**npy;		/* files of the others */
@@ -86,6 +88,9 @@ int profile(struct subject *s, double seconds, enum table_format how);
 unsigned int subject_outputs(const struct subject *s);
 bool subject_output(const struct subject *s, unsigned int i,
 		    struct rlx_named_tensor *out);
+
+/* Does @path begin as a plan file does? */
+bool subject_is_plan(const char *path);
 
 /* The part of "NAME=VALUE" behind the first =, if NAME is @name; else NULL. */
 const char *value_of(const char *text, const char *name);

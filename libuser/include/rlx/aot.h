@@ -15,8 +15,8 @@
  * read from the file: a plan file is data, not code. Whatever is in it, loading and running touch
  * no memory but their own. What it computes is the word of whoever wrote it, as with every model.
  *
- * It serves the build of the library and the instruction set that it was made with, and says
- * what is different elsewhere.
+ * It serves libraries built of the sources, and the instruction set, that it was made with, and
+ * says what is different elsewhere.
  */
 #ifndef RLX_AOT_H
 #define RLX_AOT_H
@@ -34,8 +34,8 @@ extern "C" {
  *
  * Context: any thread, also while sessions run; allocates, sleeps. Values of params and states,
  * which are the sessions', are not in it.
- * Return: RLX_ENOSUP (a device without plan files; the program or library that this runs in has
- * no build id), RLX_ENOENT, RLX_EACCES, RLX_EIO for the file, RLX_ENOMEM.
+ * Return: RLX_ENOSUP (a device without plan files; an op of the program's own), RLX_ENOENT,
+ * RLX_EACCES, RLX_EIO for the file, RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_program_save(const struct rlx_program *p, const char *path, struct rlx_error *err);
@@ -75,7 +75,7 @@ struct rlx_load_opts {
  *
  * Context: any thread; allocates, maps. Ownership: one reference is the caller's.
  * Return: RLX_ENOENT, RLX_EACCES, RLX_EBADFD, RLX_EIO for the file; RLX_EPARSE (no plan file,
- * cut short, damaged); RLX_ENOSUP, naming both sides (another build, format or instruction set,
+ * cut short, damaged); RLX_ENOSUP, naming both sides (other sources, format or instruction set,
  * or another device than @opts asks for): compile the model again there; RLX_ENODEV, RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
@@ -86,16 +86,16 @@ rlx_program_load(const char *path, const struct rlx_load_opts *opts,
  * struct rlx_program_file_info - what a plan file says of itself.
  * @version: of the library that wrote it
  * @layout:  device and instruction set, "cpu v4"
- * @build:   the library's build id, in hexadecimal
+ * @sources: SHA-256 of the sources that what is in it depends on: ops, lowerings, kernels
  * @threads: of the program that was saved
  * @graphs:  its own, and those of its control flow
  * @weights: arrays in the file, and their bytes: as they are, and prepared
  * @left_out: constants of which only what was prepared is there
  * @bytes:   of the file
- * @usable:  this build, on this machine, loads it
+ * @usable:  this library, on this machine, loads it
  */
 struct rlx_program_file_info {
-	char		version[32], layout[32], build[65];
+	char		version[32], layout[32], sources[65];
 	unsigned int	threads, graphs, weights, left_out;
 	uint64_t	raw_bytes, prepared_bytes, bytes;
 	bool		usable;
