@@ -6,7 +6,7 @@
 #include "model/format.h"
 
 static const struct rlx_model_format *const formats[] = {
-	&rlx_format_onnx, &rlx_format_bert,
+	&rlx_format_plan, &rlx_format_onnx, &rlx_format_bert,
 };
 
 enum { N_FORMAT = sizeof(formats) / sizeof(formats[0]) };

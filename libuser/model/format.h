@@ -39,9 +39,13 @@ struct rlx_model_format {
 	/* The next segment for these inputs and answers; rlx_segment_fini() ends it. [any] */
 	enum rlx_status	 (*build)(struct rlx_model *m, const struct rlx_instance *want,
 				  struct rlx_segment *seg, struct rlx_error *err);
+	/* Optional: the program of a segment; NULL: its graph is compiled. [any] */
+	enum rlx_status	 (*program)(struct rlx_model *m, const struct rlx_segment *seg,
+				    const struct rlx_compile_opts *o, struct rlx_program **out,
+				    struct rlx_error *err);
 };
 
-extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert;
+extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert, rlx_format_plan;
 
 /* The format of @path; NULL, with a message that lists the formats there are. */
 const struct rlx_model_format *rlx_format_find(const char *path, struct rlx_error *err);

@@ -108,21 +108,16 @@ static enum rlx_status explain(const struct rlx_segment *seg,
 			"run it with rlx_runner_run()");
 }
 
-enum rlx_status rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,
-				unsigned int n_in, struct rlx_graph **out_g,
-				struct rlx_error *err)
+/* The one segment that the model is for these inputs: rlx_segment_fini() ends it. */
+static enum rlx_status only_segment(struct rlx_model *m, const struct rlx_named_tensor *in,
+				    unsigned int n_in, struct rlx_segment *seg,
+				    struct rlx_error *err)
 {
 	struct rlx_instance want = { .n_spec = n_in };
-	struct rlx_error own = { 0 };
-	struct rlx_segment seg;
 	struct rlx_spec *specs;
 	enum rlx_status st;
 	unsigned int i;
 
-	err = err ? err : &own;
-	if (!m || !out_g || (n_in && !in))
-		return rlx_fail(err, RLX_EINVAL, "model graph: an argument is missing");
-	*out_g = NULL;
 	specs = rlx_calloc(n_in + 1, sizeof(*specs));
 	if (!specs)
 		return rlx_fail(err, RLX_ENOMEM, "model graph: out of memory");
@@ -132,14 +127,54 @@ enum rlx_status rlx_model_graph(struct rlx_model *m, const struct rlx_named_tens
 			.type = in[i].type, .data = in[i].data,
 		};
 	want.spec = specs;
-	st = m->format->build(m, &want, &seg, err);
+	st = m->format->build(m, &want, seg, err);
 	rlx_free(specs);
+	if (st || (seg->need == RLX_NEED_NOTHING && seg->g))
+		return st;
+	st = explain(seg, in, n_in, err);
+	rlx_segment_fini(seg);
+	return st;
+}
+
+enum rlx_status rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,
+				unsigned int n_in, struct rlx_graph **out_g,
+				struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct rlx_segment seg;
+	enum rlx_status st;
+
+	err = err ? err : &own;
+	if (!m || !out_g || (n_in && !in))
+		return rlx_fail(err, RLX_EINVAL, "model graph: an argument is missing");
+	*out_g = NULL;
+	st = only_segment(m, in, n_in, &seg, err);
 	if (st)
 		return st;
-	if (seg.need == RLX_NEED_NOTHING && seg.g)
-		*out_g = rlx_graph_get(seg.g);
-	else
-		st = explain(&seg, in, n_in, err);
+	*out_g = rlx_graph_get(seg.g);
+	rlx_segment_fini(&seg);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_segment_program(struct rlx_model *m, const struct rlx_segment *seg,
+				    const struct rlx_compile_opts *o, struct rlx_program **out,
+				    struct rlx_error *err)
+{
+	if (m->format->program)
+		return m->format->program(m, seg, o, out, err);
+	return rlx_compile(seg->g, o, out, err);
+}
+
+enum rlx_status rlx_model_program(struct rlx_model *m, const struct rlx_named_tensor *in,
+				  unsigned int n_in, const struct rlx_compile_opts *o,
+				  struct rlx_program **out, struct rlx_error *err)
+{
+	struct rlx_segment seg;
+	enum rlx_status st = only_segment(m, in, n_in, &seg, err);
+
+	if (st)
+		return st;
+	st = rlx_segment_program(m, &seg, o, out, err);
 	rlx_segment_fini(&seg);
 	return st;
 }

@@ -53,6 +53,16 @@ struct rlx_runner {
 	struct rlx_stage	*last;		/* of the last run: where outputs are */
 };
 
+/* The program of a segment of @m's. */
+enum rlx_status rlx_segment_program(struct rlx_model *m, const struct rlx_segment *seg,
+				    const struct rlx_compile_opts *o, struct rlx_program **out,
+				    struct rlx_error *err);
+
+/* What rlx_model_graph() and rlx_compile() give together; of a plan file what is in it. */
+enum rlx_status rlx_model_program(struct rlx_model *m, const struct rlx_named_tensor *in,
+				  unsigned int n_in, const struct rlx_compile_opts *o,
+				  struct rlx_program **out, struct rlx_error *err);
+
 /* As rlx_runner_run(), for lists and strings too; outputs in last->seg.out. */
 enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 				     const struct rlx_spec *in, unsigned int n_in,

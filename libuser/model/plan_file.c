@@ -4,8 +4,10 @@
  * are checked against the file, graphs are built by the functions that build all others, and
  * kernel arguments come of those graphs.
  */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "model/plan_file.h"
@@ -133,6 +135,18 @@ static enum rlx_status read_meta(struct rlx_plan_file *f, const char *path,
 				"bytes do not have the hash that they hold", path,
 				(unsigned long long)h.meta);
 	return check_tables(f->h, path, err);
+}
+
+bool rlx_is_plan_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char magic[sizeof(PLAN_MAGIC)] = "";
+	bool yes = fd >= 0 && pread(fd, magic, sizeof(magic) - 1, 0) > 0 &&
+		   !strcmp(magic, PLAN_MAGIC);
+
+	if (fd >= 0)
+		close(fd);
+	return yes;
 }
 
 enum rlx_status rlx_plan_file_open(const char *path, struct rlx_plan_file **out,

@@ -84,6 +84,9 @@ void plan_file_hash(const struct plan_header *h, uint64_t out[2]);
 locale_t plan_file_locale(void);
 void plan_file_locale_end(locale_t before);
 
+/* Does @path begin as a plan file does? */
+bool rlx_is_plan_file(const char *path);
+
 /* Map @path and check its metadata, but not for which machine it is. Ownership: put. */
 enum rlx_status rlx_plan_file_open(const char *path, struct rlx_plan_file **out,
 				   struct rlx_error *err);

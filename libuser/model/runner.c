@@ -156,7 +156,7 @@ static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
 
 	if (!s->seg.g)
 		return RLX_OK;
-	st = rlx_compile(s->seg.g, &r->opts, &s->program, err);
+	st = rlx_segment_program(r->m, &s->seg, &r->opts, &s->program, err);
 	if (!st)
 		st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)

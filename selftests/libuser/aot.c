@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "model/plan_file.h"
+#include "rlx/model.h"
 #include "rlx/run.h"
 #include "rt/rt.h"
 #include "selftests/lib/fuzz_case.h"
@@ -320,6 +321,87 @@ TEST(weights_left_out)
 	x = rlx_emit(n.g, matmul, .a = rlx_emit(n.g, mul, .a = w, .b = w), .b =
 		     rlx_emit(n.g, transpose, .x = x, .perm = { (int64_t[]){ 1, 0 }, 2 }));
 	net_round_trip(&n, x);
+}
+
+/* ---- as a model ---- */
+
+static enum rlx_status run_model(void *ctx)
+{
+	const struct xy_net *n = ctx;
+	struct rlx_compile_opts o = { .size = sizeof(o), .threads = 1 };
+	struct rlx_named_tensor in = { "x", n->in, calloc(1, (size_t)rlx_type_bytes(&n->in)) };
+	struct rlx_runner *r = NULL;
+	struct rlx_model *m = NULL;
+	struct rlx_named_tensor out;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = rlx_model_open(path, &m, &err);
+
+	CHECK(in.data);
+	if (!st)
+		st = rlx_runner_new(m, &o, &r, &err);
+	if (!st)
+		st = rlx_runner_run(r, &in, 1, &err);
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
+	if (!st) {
+		CHECK(rlx_runner_output_count(r) == 1 && rlx_runner_output(r, 0, &out));
+		CHECK(!strcmp(out.name, "y") && rlx_type_equal(&out.type, &n->out));
+		CHECK(*(const float *)out.data == 0);
+	}
+	rlx_runner_free(r);
+	rlx_model_put(m);
+	free((void *)(uintptr_t)in.data);
+	return st;
+}
+
+TEST(model)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .precision = RLX_PRECISION_BF16 };
+	struct rlx_named_tensor in = { .name = "x" };
+	struct rlx_error err = { 0 };
+	struct rlx_runner *r;
+	struct rlx_model *m;
+	struct xy_net n;
+	float zeros[256] = { 0 };
+
+	begin();
+	write_product(&n);
+	rlx_graph_put(n.g);
+	CHECK_EQ(run_model(&n), 0);
+	CHECK(rlx_oom_sweep(run_model, &n) > 50);
+	CHECK(!rlx_model_open(path, &m, &err) && !rlx_runner_new(m, &o, &r, &err));
+	in.data = zeros;
+	in.type = n.in;
+	CHECK_EQ(rlx_runner_run(r, &in, 1, &err), RLX_EINVAL);
+	CHECKF(strstr(err.text, "compiled already"), "%s", err.text);
+	in.type.dim[0]--;
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_runner_run(r, &in, 1, &err), RLX_ESHAPE);
+	CHECKF(strstr(err.text, "input 'x' is f32[2,40], and was compiled for f32[3,40]"), "%s",
+	       err.text);
+	in.name = "z";
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_runner_run(r, &in, 1, &err), RLX_ENOENT);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+/* Params and states are a session's, of which a model knows nothing. */
+TEST(no_model)
+{
+	struct rlx_graph *g = small_net(SMALL_NET_NORM, 1);
+	struct rlx_program *p = compile(g, 1, 0);
+	struct rlx_error err = { 0 };
+	struct rlx_model *m;
+
+	begin();
+	save(p, path);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	p = load(1);
+	CHECK_EQ(rlx_program_io_count(p, RLX_IO_PARAM), 1);
+	CHECK_EQ(rlx_model_open(path, &m, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "a param, 'shift'"), "%s", err.text);
+	rlx_program_put(p);
 }
 
 /* ---- what is refused ---- */

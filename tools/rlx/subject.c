@@ -46,18 +46,6 @@ static char *read_text(const char *path, size_t *out_n, bool *failed)
 	return text;
 }
 
-bool subject_is_plan(const char *path)
-{
-	char magic[sizeof(PLAN_MAGIC)] = "";
-	FILE *f = fopen(path, "rb");
-	bool yes = f && fread(magic, 1, sizeof(magic) - 1, f) == sizeof(magic) - 1 &&
-		   !strcmp(magic, PLAN_MAGIC);
-
-	if (f)
-		fclose(f);
-	return yes;
-}
-
 /* The graph tells what there is to fill in; the program comes with the options. */
 static enum rlx_status open_plan(struct subject *s, struct rlx_error *err)
 {
@@ -83,7 +71,7 @@ int subject_open(struct subject *s, const char *cmd, const char *path)
 
 	*s = (struct subject){ .cmd = cmd, .path = path };
 	text = read_text(path, &n, &failed);
-	if (subject_is_plan(path))
+	if (rlx_is_plan_file(path))
 		st = open_plan(s, &err);
 	else if (failed)
 		st = rlx_fail(&err, RLX_EIO, "cannot be read whole");

@@ -89,9 +89,6 @@ unsigned int subject_outputs(const struct subject *s);
 bool subject_output(const struct subject *s, unsigned int i,
 		    struct rlx_named_tensor *out);
 
-/* Does @path begin as a plan file does? */
-bool subject_is_plan(const char *path);
-
 /* The part of "NAME=VALUE" behind the first =, if NAME is @name; else NULL. */
 const char *value_of(const char *text, const char *name);
 

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "io/formats/file.h"
+#include "model/plan_file.h"
 #include "rlx/resident.h"
 #include "rt/rt.h"
 #include "tools/rlxd/log.h"
@@ -90,6 +91,14 @@ static const struct model_kind *kind_of(const struct conf_model *c, struct rlx_e
 
 	if (stat(c->path, &sb)) {
 		rlx_fail(err, RLX_ENOENT, "%s: %m", c->path);
+		return NULL;
+	}
+	if (rlx_is_plan_file(c->path)) {
+		if (c->kind != CONF_KIND_BERT && !c->tokenizer)
+			return &model_plan;
+		rlx_fail(err, RLX_ENOSUP, "%s: a plan file is a program of one size, which takes "
+			 "tensors and no texts: name the encoder's folder, or leave out kind = bert "
+			 "and tokenizer", c->path);
 		return NULL;
 	}
 	if (c->kind == CONF_KIND_BERT || (c->kind == CONF_KIND_AUTO && S_ISDIR(sb.st_mode)))

@@ -132,7 +132,7 @@ struct model_kind {
 				   struct row *out, struct rlx_error *err);
 };
 
-extern const struct model_kind model_bert, model_onnx;
+extern const struct model_kind model_bert, model_onnx, model_plan;
 
 /* Identity of the files a model came of, to see whether they changed. */
 struct file_mark {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Any ONNX file, compiled for the shapes that come; independent rows in batches. */
+/* Any ONNX file, compiled for the shapes that come; independent rows in batches. Plan files. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "model/mapped.h"
+#include "model/model.h"
 #include "rlx/model.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/rows.h"
@@ -110,6 +111,30 @@ static struct rlx_compile_opts compile_opts(const struct model *m)
 		.threads = (unsigned int)m->conf.threads,
 		.precision = (enum rlx_precision)m->conf.precision, .store = m->store,
 	};
+}
+
+/* Whether a plan file is for this device and these options is known before anybody asks. */
+static enum rlx_status plan_open(struct model *m, struct rlx_error *err)
+{
+	struct rlx_compile_opts c = compile_opts(m);
+	struct rlx_named_tensor in[MODEL_IO_MAX];
+	enum rlx_status st = onnx_open(m, err);
+	struct onnx *o = m->state;
+	struct rlx_program *p;
+	unsigned int i, k;
+
+	for (i = 0; !st && i < m->n_in; i++) {
+		in[i] = (struct rlx_named_tensor){ .name = m->in[i].name };
+		in[i].type.dtype = m->in[i].dtype;
+		in[i].type.rank = m->in[i].rank;
+		for (k = 0; k < m->in[i].rank; k++)
+			in[i].type.dim[k] = m->in[i].dim[k];
+	}
+	if (!st)
+		st = rlx_model_program(o->model, in, m->n_in, &c, &p, err);
+	if (!st)
+		rlx_program_put(p);
+	return st;
 }
 
 static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
@@ -350,7 +375,6 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 	struct rlx_compile_opts c = compile_opts(m);
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	struct rlx_program *p = NULL;
-	struct rlx_graph *g;
 	enum rlx_status st;
 	unsigned int i;
 
@@ -359,11 +383,7 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 		if (!row->place)
 			in[i].type.dim[0] = m->max_batch;
 	}
-	st = rlx_model_graph(o->model, in, row->n_in, &g, err);
-	if (st)
-		return st;
-	st = rlx_compile(g, &c, &p, err);
-	rlx_graph_put(g);
+	st = rlx_model_program(o->model, in, row->n_in, &c, &p, err);
 	if (!st)
 		model_count_kernels(m, p);
 	if (!st && !row->place && !outputs_batched(m, p))
@@ -503,6 +523,20 @@ static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
 		st = run_one(r, r->batch[i], err);
 	return st;
 }
+
+/* A plan file: the same, of one shape, and with nothing to compile. */
+const struct model_kind model_plan = {
+	.name	       = "plan",
+	.platform      = "rlx_plan",
+	.open	       = plan_open,
+	.close	       = onnx_close,
+	.mapped	       = onnx_mapped,
+	.replica_open  = onnx_replica_open,
+	.replica_close = onnx_replica_close,
+	.class_of      = onnx_class,
+	.fits	       = onnx_fits,
+	.run	       = onnx_run,
+};
 
 const struct model_kind model_onnx = {
 	.name	       = "onnx",

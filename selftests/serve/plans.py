@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Plan files as models: the same results as of the ONNX file, over HTTP and in place."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+
+import numpy as np
+
+from channels import address, channel, connect
+from rlxd import BUILD, ENGINES, Server, main, test
+
+FIXED = os.path.abspath(BUILD + "/serve/fixed.onnx")
+rng = np.random.default_rng(11)
+
+
+def plan(folder, name="fixed.rlxp", env=None):
+    path = os.path.join(folder, name)
+    subprocess.run([BUILD + "/bin/rlx", "compile", FIXED, "-o", path], check=True,
+                   capture_output=True, env=dict(os.environ, **(env or {})))
+    return path
+
+
+def sections(path, extra=""):
+    return "[model plan]\npath = %s\n%s\n[model onnx]\npath = %s\n" % (path, extra, FIXED)
+
+
+def infer(s, model, x):
+    return s.post("/v2/models/%s/infer" % model, {"inputs": [{
+        "name": "x", "datatype": "FP32", "shape": list(x.shape), "data": x.ravel().tolist()}]})
+
+
+@test
+def results_are_those_of_the_model():
+    with tempfile.TemporaryDirectory() as d:
+        path = plan(d)
+        for engine in ENGINES:
+            with Server(sections(path), engine=engine) as s:
+                about, want = [json.loads(s.get("/v2/models/" + m)[2]) for m in ("plan", "onnx")]
+                assert about["platform"] == "rlx_plan", about
+                assert about["inputs"] == want["inputs"], (about, want)
+                assert about["outputs"] == want["outputs"], (about, want)
+                for _ in range(3):
+                    x = rng.standard_normal((2, 3, 16, 16)).astype(np.float32)
+                    code, got = infer(s, "plan", x)
+                    assert code == 200, got
+                    assert got["outputs"] == infer(s, "onnx", x)[1]["outputs"]
+                code, got = infer(s, "plan", x[:1])
+                assert code == 400 and "shape[0] is 1, model plan takes 2" in got["error"], got
+
+
+@test
+def buffers_of_clients_are_used_in_place():
+    a = address()
+    with tempfile.TemporaryDirectory() as d, \
+            Server(sections(plan(d)) + channel(a)), connect(a) as ch:
+        assert ch.model("plan").in_place
+        x = ch.empty((2, 3, 16, 16))
+        y, n = [ch.empty((2, 10)) for _ in "ab"], [ch.empty((2,), np.int64) for _ in "ab"]
+        for _ in range(3):
+            x[...] = rng.standard_normal(x.shape)
+            for k, model in enumerate(("plan", "onnx")):
+                y[k][...] = np.nan
+                ch.infer(model, [x], [y[k], n[k]])
+            assert np.array_equal(y[0], y[1]) and np.array_equal(n[0], n[1])
+
+
+@test
+def another_file_takes_its_place():
+    """A reload maps what was renamed over it; the one before serves until then."""
+    with tempfile.TemporaryDirectory() as d:
+        path = plan(d)
+        with Server(sections(path)) as s:
+            x = rng.standard_normal((2, 3, 16, 16)).astype(np.float32)
+            before = infer(s, "plan", x)
+            seen = len(s.lines)
+            plan(d)
+            assert infer(s, "plan", x) == before
+            s.signal(signal.SIGHUP)
+            s.wait_log("model loaded", after=seen)
+            assert infer(s, "plan", x) == before
+
+
+@test
+def what_cannot_be_served_is_told_at_the_start():
+    with tempfile.TemporaryDirectory() as d:
+        path = plan(d)
+        with open(path, "rb") as f:
+            whole = f.read()
+        cut = os.path.join(d, "cut.rlxp")
+        with open(cut, "wb") as f:
+            f.write(whole[:-1])
+        bent = os.path.join(d, "bent.rlxp")
+        with open(bent, "wb") as f:
+            f.write(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+        other = plan(d, "base.rlxp", {"RLX_ISA": "base"})
+        for file, extra, env, text in (
+                (cut, "", None, "it is cut short"), (bent, "", None, "is damaged"),
+                (path, "kind = bert", None, "takes tensors and no texts"),
+                (path, "tokenizer = x.json", None, "takes tensors and no texts"),
+                (path, "precision = bf16", None, "compiled already"),
+                (path, "batch = yes", None, "first dimension of x is not free"),
+                (path, "device = ref", None, "this machine runs ref"),
+                (other, "", {"RLX_ISA": "v3"}, "made for cpu base by version")):
+            s = Server(sections(file, extra), wait=False, env=env)
+            try:
+                s.wait_log(text)
+            finally:
+                s.kill()
+
+
+main()
