@@ -90,17 +90,22 @@ static const void *table(const struct plan_header *h, uint64_t at)
 	return (const char *)h + at;
 }
 
-static enum rlx_status check_tables(const struct plan_header *h, const char *path,
-				    struct rlx_error *err)
+static bool has_tables(const struct plan_header *h)
+{
+	return h->n_graph && in_meta(h, h->graph, h->n_graph, sizeof(struct plan_graph)) &&
+	       in_meta(h, h->blob, h->n_blob, sizeof(struct plan_blob)) &&
+	       in_meta(h, h->entry, h->n_entry, sizeof(struct plan_entry)) &&
+	       memchr(h->version, 0, sizeof(h->version)) &&
+	       memchr(h->layout, 0, sizeof(h->layout));
+}
+
+/* Of tables that are there. */
+static bool has_places(const struct plan_header *h)
 {
 	const struct plan_graph *g = table(h, h->graph);
 	const struct plan_blob *b = table(h, h->blob);
 	const struct plan_entry *e = table(h, h->entry);
-	bool ok = h->n_graph && in_meta(h, h->graph, h->n_graph, sizeof(*g)) &&
-		  in_meta(h, h->blob, h->n_blob, sizeof(*b)) &&
-		  in_meta(h, h->entry, h->n_entry, sizeof(*e)) &&
-		  memchr(h->version, 0, sizeof(h->version)) &&
-		  memchr(h->layout, 0, sizeof(h->layout));
+	bool ok = true;
 	uint32_t i;
 
 	for (i = 0; ok && i < h->n_graph; i++)
@@ -109,8 +114,7 @@ static enum rlx_status check_tables(const struct plan_header *h, const char *pat
 		ok = b[i].at ? is_place(h, b[i].at, b[i].bytes) : b[i].bytes < INT64_MAX;
 	for (i = 0; ok && i < h->n_entry; i++)
 		ok = e[i].blob < h->n_blob && is_place(h, e[i].at, e[i].bytes);
-	return ok ? RLX_OK : rlx_fail(err, RLX_EPARSE, "%s: a table of the plan file has a place "
-				      "outside of it", path);
+	return ok;
 }
 
 static enum rlx_status read_meta(struct rlx_plan_file *f, const char *path,
@@ -134,7 +138,10 @@ static enum rlx_status read_meta(struct rlx_plan_file *f, const char *path,
 		return rlx_fail(err, RLX_EPARSE, "%s: the plan file is damaged: its first %llu "
 				"bytes do not have the hash that they hold", path,
 				(unsigned long long)h.meta);
-	return check_tables(f->h, path, err);
+	if (!has_tables(f->h) || !has_places(f->h))
+		return rlx_fail(err, RLX_EPARSE, "%s: a table of the plan file has a place outside "
+				"of it", path);
+	return RLX_OK;
 }
 
 bool rlx_is_plan_file(const char *path)
