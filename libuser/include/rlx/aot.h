@@ -15,6 +15,9 @@
  * read from the file: a plan file is data, not code. Whatever is in it, loading and running touch
  * no memory but their own. What it computes is the word of whoever wrote it, as with every model.
  *
+ * Shared pages are those of the file, of 4 KiB, where rlx_compile() packs into huge ones if it can:
+ * one thread that streams large weights may take up to a fifth longer for a run, several less.
+ *
  * It serves libraries built of the sources, and the instruction set, that it was made with, and
  * says what is different elsewhere.
  */
