@@ -204,16 +204,10 @@ static void device_of(const struct plan_header *h, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)strcspn(h->layout, " "), h->layout);
 }
 
-enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *path,
-				   const char *device, struct rlx_error *err)
+/* @here: as rlx_layout_name() calls what it shall run on. */
+static enum rlx_status fits_layout(const struct rlx_plan_file *f, const char *path,
+				   const char *here, struct rlx_error *err)
 {
-	char made[32], here[32];
-	enum rlx_status st;
-
-	device_of(f->h, made, sizeof(made));
-	st = rlx_device_layout(device ? device : made, here, sizeof(here), err);
-	if (st)
-		return st;
 	if (strcmp(here, f->h->layout))
 		return rlx_fail(err, RLX_ENOSUP, "%s: made for %s by version %s of the library; "
 				"this machine runs %.*s: compile the model again here, by 'rlx compile "
@@ -226,6 +220,17 @@ enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *pa
 				"compile MODEL -o FILE' or rlx_program_save()", path,
 				f->h->version, RLX_VERSION);
 	return RLX_OK;
+}
+
+enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *path,
+				   const char *device, struct rlx_error *err)
+{
+	char made[32], here[32];
+	enum rlx_status st;
+
+	device_of(f->h, made, sizeof(made));
+	st = rlx_device_layout(device ? device : made, here, sizeof(here), err);
+	return st ? st : fits_layout(f, path, here, err);
 }
 
 /* ---- the graphs ---- */
@@ -377,13 +382,19 @@ enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 {
 	struct rlx_compile_opts o = { .threads = opts->threads, .flags = f->h->flags };
 	struct plan_graphs g = { 0 };
+	struct rlx_device *dev = NULL;
 	struct rlx_passed passed;
-	char device[32];
+	char device[32], here[32];
 	enum rlx_status st;
 
 	device_of(f->h, device, sizeof(device));
 	o.device = opts->device ? opts->device : device;
-	st = rlx_plan_file_fits(f, path, opts->device, err);
+	/* open, it is not looked for once more when the program is made */
+	st = rlx_device_get(o.device, o.threads, &dev, err);
+	if (!st) {
+		rlx_layout_name(dev->be, dev->isa, here, sizeof(here));
+		st = fits_layout(f, path, here, err);
+	}
 	if (!st && opts->flags & RLX_LOAD_VERIFY)
 		st = verify(f, path, err);
 	if (!st)
@@ -396,6 +407,7 @@ enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 	}
 	rlx_store_put(o.store);
 	plan_graphs_fini(&g);
+	rlx_device_put(dev);
 	return st;
 }
 
