@@ -232,6 +232,53 @@ TEST(run_json)
 	CHECK(rlx_json_double(j, rlx_json_get(j, y, "mean"), &v) && v == 2);
 }
 
+/* A product of params alone, and what reads it: with an input, or (@alone) without. */
+static void product_model(bool alone)
+{
+	static const char head[] =
+		"graph \"t\" {\n"
+		"  %1 = param(name=\"a\", type=f32[64,64])\n"
+		"  %2 = param(name=\"b\", type=f32[64,64])\n"
+		"  %6 = input(name=\"x\", type=f32[64,64])\n"
+		"  %3 = matmul(a=%1, b=%2) : f32[64,64]\n"
+		"  %4 = softmax(x=%3, axis=-1) : f32[64,64]\n";
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s  %%5 = %s : f32[64,64]\n  return \"y\"=%%5\n}\n", head,
+		 alone ? "neg(x=%4)" : "add(a=%4, b=%6)");
+	cli_write("product.rlx", text);
+}
+
+/* What later runs leave out is in no rate, and told. */
+TEST(bench_left_out)
+{
+	static const char before[] = "of params and constants alone";
+	static const char none[] = "no output depends on an input";
+	int alone;
+
+	cli_begin();
+	for (alone = 0; alone < 2; alone++) {
+		struct rlx_json *j;
+		struct rlx_json_iter it;
+		double left, gflops;
+		const char *out;
+
+		product_model(alone);
+		out = RLX("bench", "product.rlx", "--seconds", "0.05")->out;
+		CHECK(strstr(out, before));
+		CHECK(!strstr(out, none) == !alone);
+		j = cli_json(RLX("bench", "product.rlx", "--seconds", "0.05", "--format", "json"));
+		it = rlx_json_iter(j, 0);
+		CHECK(rlx_json_next(&it));
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "left_out"), &left) && left == 2);
+		/* 4,096 sums or signs are no 64^3 products */
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "gflops"), &gflops));
+		CHECK(gflops < 64);
+	}
+	cli_write("relu.rlx", relu);
+	CHECK(!strstr(RLX("bench", "relu.rlx", "--seconds", "0.05")->out, before));
+}
+
 TEST(bench)
 {
 	struct rlx_json *j;

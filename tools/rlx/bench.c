@@ -45,6 +45,7 @@ struct bench {
 	double			*ratio;		/* other's block by ours */
 	uint32_t		 n_ratio, cap_ratio;
 	double			 max_rel, cosine;
+	struct left_out		 left;		/* of each timed run */
 };
 
 static int by_value(const void *a, const void *b)
@@ -216,13 +217,14 @@ static const struct table_col columns[] = {
 	{ "gbytes", 2 }, { "fma_pct", 1 }, { "mem_pct", 1 },
 	{ "ratio", 2 }, { "ratio_low", 2 }, { "ratio_high", 2 },
 	{ "max_rel", 9, true }, { "cosine", 9, true }, { "compile_ms", 1, true },
-	{ "pack_ms", 1, true }, { "peak_gflops", 1, true }, { "peak_gbytes", 1, true },
+	{ "pack_ms", 1, true }, { "left_out", 0, true },
+	{ "peak_gflops", 1, true }, { "peak_gbytes", 1, true },
 	{ "model", -1, true }, { "precision", -1, true },
 };
 
 enum { C_THREADS, C_ENGINE, C_RUNS, C_MIN, C_P50, C_P95, C_P99, C_GFLOPS, C_GBYTES,
        C_FMA, C_MEM, C_RATIO, C_LOW, C_HIGH, C_REL, C_COS, C_COMPILE, C_PACK,
-       C_PEAK, C_PEAK_MEM, C_MODEL, C_PRECISION, N_COLUMNS };
+       C_LEFT, C_PEAK, C_PEAK_MEM, C_MODEL, C_PRECISION, N_COLUMNS };
 
 static void report(struct bench *b, double threads, bool peer,
 		   const struct rlx_program_info *info, struct table *t)
@@ -252,14 +254,15 @@ static void report(struct bench *b, double threads, bool peer,
 	c[C_MODEL].text = b->s->path;
 	c[C_PRECISION].text = words[peer ? 0 : b->a->m.precision];
 	if (info) {
-		c[C_GFLOPS].num = info->flops / s * 1e-9;
+		c[C_GFLOPS].num = (info->flops - (peer ? 0 : b->left.flops)) / s * 1e-9;
 		c[C_FMA].num = 100 * c[C_GFLOPS].num / peak;
 	}
 	if (info && !peer) {
-		c[C_GBYTES].num = info->bytes / s * 1e-9;
+		c[C_GBYTES].num = (info->bytes - b->left.bytes) / s * 1e-9;
 		c[C_MEM].num = 100 * c[C_GBYTES].num / b->peak.gbytes;
 		c[C_COMPILE].num = (double)info->compile_ns * 1e-6;
 		c[C_PACK].num = (double)info->pack_ns * 1e-6;
+		c[C_LEFT].num = b->left.steps;
 	}
 	if (!peer && b->peer) {
 		c[C_RATIO].num = quantile(b->ratio, b->n_ratio, 0.5);
@@ -286,6 +289,18 @@ static void print_device(const char *name)
 			printf(" (%s)", d[i].name);
 }
 
+/* What the times are not of. */
+static void print_left_out(const struct left_out *l)
+{
+	if (!l->steps)
+		return;
+	printf("left out of these runs and their rates: %u step%s of params and constants "
+	       "alone, run before\n", l->steps, l->steps == 1 ? "" : "s");
+	if (l->all)
+		puts("no output depends on an input: what is timed hands out what was there; "
+		     "to time the work, make inputs of the params");
+}
+
 /* For people: what the table has no room for. @on_cpu: its threads count. */
 static void print_notes(const struct bench *b, unsigned int threads, bool on_cpu,
 			const struct rlx_program_info *info)
@@ -310,6 +325,7 @@ static void print_notes(const struct bench *b, unsigned int threads, bool on_cpu
 		       "cosine %.7f",
 		       b->max_rel, b->cosine);
 	putchar('\n');
+	print_left_out(&b->left);
 }
 
 static int bench_threads(struct subject *s, const struct bench_args *a,
@@ -342,6 +358,10 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 		goto out_told;
 	if (measure(&b, &err))
 		goto out_told;
+	if (s->session && !left_out(s, &b.left)) {
+		rlx_fail(&err, RLX_ENOMEM, "out of memory");
+		goto out_told;
+	}
 	/* once more: a neighbour may have slowed the first */
 	if (on_cpu)
 		peak_measure(s->session ? info.isa : "", threads, &b.peak);
@@ -432,7 +452,8 @@ int cmd_bench(int argc, char **argv)
 		"Times a model: percentiles, rates, and on a CPU their share of what this\n"
 		"machine reaches at most, measured in the same process. A ratio is the\n"
 		"peer's time by ours, the median over turns, with its range. Bytes are what\n"
-		"the ops read and write; above the memory's rate they come out of caches.",
+		"the ops read and write; above the memory's rate they come out of caches.\n"
+		"Steps of params and constants alone are run before and are in none of this.",
 		arg, N_ELEM(arg),
 		SUBJECT_MORE "\n\nThe peer's library is --peer onnxruntime=FILE, else "
 		PEER_ENV ", else\n" PEER_HERE ".", &rest, 1, 1,

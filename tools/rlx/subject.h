@@ -84,6 +84,19 @@ enum rlx_status subject_run(struct subject *s, struct rlx_error *err);
  */
 int profile(struct subject *s, double seconds, enum table_format how);
 
+/*
+ * What the runs behind the first leave out, being of params and constants alone: how many
+ * steps, and what these cost. @all: no step reads an input, so what runs again hands the same
+ * results out. Of a subject with a session that has run; false: out of memory.
+ */
+struct left_out {
+	unsigned int	steps;
+	double		flops, bytes;
+	bool		all;
+};
+
+bool left_out(const struct subject *s, struct left_out *out);
+
 /* Output @i of the last run; @n of them. */
 unsigned int subject_outputs(const struct subject *s);
 bool subject_output(const struct subject *s, unsigned int i,
