@@ -15,8 +15,11 @@ struct rlx_k_pool_layout {
 	size_t	phases, group, width, rows, down_step, polyphase_step;
 };
 
-/* RLX_K_POOL_SLACK: vectors read and write up to so many elements beyond what they want. */
-enum { RLX_K_POOL_SLACK = 64, RLX_K_POOL_ROWS = 8 };
+/*
+ * RLX_K_POOL_SLACK: vectors read and write up to so many elements beyond what they want;
+ * RLX_K_POOL_OF_ROW: bytes of what is known of a row of every plane's output
+ */
+enum { RLX_K_POOL_SLACK = 64, RLX_K_POOL_ROWS = 8, RLX_K_POOL_OF_ROW = 24 };
 
 static inline struct rlx_k_pool_layout rlx_k_pool_layout(const struct rlx_k_pool *a)
 {
@@ -35,14 +38,21 @@ static inline struct rlx_k_pool_layout rlx_k_pool_layout(const struct rlx_k_pool
 	return l;
 }
 
-/* Bytes for a thread; elements are of @elem bytes. */
-static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
+/* Bytes of that, and of what is counted; elements are of @elem bytes. */
+static inline size_t rlx_k_pool_fold_bytes(const struct rlx_k_pool *a, size_t elem)
 {
 	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
+	size_t bytes = a->k[2] * sizeof(size_t) + 256 +
+		       (l.rows * (l.down_step + l.polyphase_step) +
+			3 * (a->out[2] + RLX_K_POOL_SLACK)) * elem;
 
-	return a->k[2] * sizeof(size_t) + 256 +
-	       (l.rows * (l.down_step + l.polyphase_step) +
-		3 * (a->out[2] + RLX_K_POOL_SLACK)) * elem;
+	return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes for a thread: behind these what is known of each row of a plane's output. */
+static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
+{
+	return rlx_k_pool_fold_bytes(a, elem) + a->out[1] * RLX_K_POOL_OF_ROW;
 }
 
 #endif

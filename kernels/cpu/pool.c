@@ -5,10 +5,13 @@
 #define PT_SQRT(x)	vf_sqrt(x)
 #define PT_MAX(a, b)	vf_max_nan(a, b)
 #include "kernels/cpu/pool_plain.h"
+#include "kernels/cpu/pool_planes.h"
 
 rlx_k_fn RLX_K(pool_f32);
 
 void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	pool_plain(args, begin, end, scratch);
+	begin = pool_planes(args, begin, end, scratch);
+	if (begin < end)
+		pool_plain(args, begin, end, scratch);
 }

@@ -85,19 +85,25 @@ RLX_INLINE void store_upto(PT *y, pv v, const PT *end)
 		memcpy(y, &v, (size_t)(end - y) * sizeof(PT));
 }
 
+#ifdef PT_FLOAT
+/* v / c by @by, 1 / c, with the quotient's rounding put right unless it is infinite or NaN */
+RLX_INLINE pv mean_of(pv v, pv c, pv by)
+{
+	pv q = v * by, rest = v - q * c, y = q + rest * by;
+	__typeof__(q == q) good = rest == rest;
+
+	return (pv)(((__typeof__(good))y & good) | ((__typeof__(good))q & ~good));
+}
+#endif
+
 /* What the sum of a window comes to; of maxima nothing. */
 enum finish { AS_IT_IS, MEAN, ROOT };
 
 RLX_INLINE pv finish(pv v, const PT *c, const PT *by, const enum finish how)
 {
 #ifdef PT_FLOAT
-	if (how == MEAN) {
-		/* v / c, with the quotient's rounding put right unless it is infinite or NaN */
-		pv q = v * pv_loadu(by), rest = v - q * pv_loadu(c), y = q + rest * pv_loadu(by);
-		__typeof__(q == q) good = rest == rest;
-
-		return (pv)(((__typeof__(good))y & good) | ((__typeof__(good))q & ~good));
-	}
+	if (how == MEAN)
+		return mean_of(v, pv_loadu(c), pv_loadu(by));
 	if (how == ROOT)
 		return PT_SQRT(v);
 #endif
