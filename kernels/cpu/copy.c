@@ -62,11 +62,20 @@ static void walk_next(struct walk *w, const struct rlx_k_copy *a)
 typedef uint64_t uint64 __attribute__((aligned(4)));
 typedef struct { uint64 a, b; } uint128;
 #define STRIDED(T)							\
-static void strided_##T(T *d, int64_t ds, const T *s, int64_t ss, int64_t n) \
+static void strided_##T(T *restrict d, int64_t ds, const T *restrict s, int64_t ss, int64_t n) \
 {									\
 	if (ds == 1 && ss == 0)						\
 		for (int64_t i = 0; i < n; i++)				\
 			d[i] = *s;					\
+	else if (ds == 1 && ss == 2)					\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = s[2 * i];				\
+	else if (ds == 1 && ss == 3)					\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = s[3 * i];				\
+	else if (ds == 1 && ss == -1)					\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = s[-i];					\
 	else if (ds == 1)						\
 		for (int64_t i = 0; i < n; i++)				\
 			d[i] = s[i * ss];				\
@@ -98,6 +107,72 @@ static void strided(void *d, int64_t ds, const void *s, int64_t ss, int64_t n,
 		break;
 	default:
 		strided_uint128(d, ds, s, ss, n);
+	}
+}
+
+/* d[i m + j] = s[j step + i] of i < n and j < m, 2 or 3 */
+#define WEAVE(T)							\
+static void weave_##T(T *restrict d, const T *restrict s, int64_t step, int64_t n, int64_t m) \
+{									\
+	const T *restrict t = s + step, *restrict u = t + step;		\
+									\
+	for (int64_t i = 0; m == 2 && i < n; i++) {			\
+		d[2 * i] = s[i];					\
+		d[2 * i + 1] = t[i];					\
+	}								\
+	for (int64_t i = 0; m == 3 && i < n; i++) {			\
+		d[3 * i] = s[i];					\
+		d[3 * i + 1] = t[i];					\
+		d[3 * i + 2] = u[i];					\
+	}								\
+}
+WEAVE(uint8_t)
+WEAVE(uint16_t)
+WEAVE(uint32_t)
+WEAVE(uint64)
+
+static void weave(void *d, const void *s, int64_t step, int64_t n, int64_t m, size_t size)
+{
+	switch (size) {
+	case 1:
+		weave_uint8_t(d, s, step, n, m);
+		break;
+	case 2:
+		weave_uint16_t(d, s, step, n, m);
+		break;
+	case 4:
+		weave_uint32_t(d, s, step, n, m);
+		break;
+	default:
+		weave_uint64(d, s, step, n, m);
+	}
+}
+
+/* Are rows the next elements of two or three places, as pixels are of planes? */
+static bool is_woven(const struct rlx_k_copy *a)
+{
+	const int last = a->rank - 1;
+
+	return a->mode == RLX_COPY_STRIDED && last && a->size < 16 &&
+	       (a->dim[last] == 2 || a->dim[last] == 3) && a->dst_stride[last] == 1 &&
+	       a->dst_stride[last - 1] == a->dim[last] && a->src_stride[last - 1] == 1;
+}
+
+static void weave_rows(const struct rlx_k_copy *a, int64_t row, int64_t rows)
+{
+	const int last = a->rank - 1, to = last - 1;
+	struct walk w;
+	int64_t n;
+
+	walk_start(&w, a, last, row);
+	for (; rows; rows -= n) {
+		n = a->dim[to] - w.pos[to] < rows ? a->dim[to] - w.pos[to] : rows;
+		weave((char *)a->dst + w.dst * a->size, (const char *)a->src + w.src * a->size,
+		      a->src_stride[last], n, a->dim[last], a->size);
+		w.pos[to] += n - 1;
+		w.src += (n - 1) * a->src_stride[to];
+		w.dst += (n - 1) * a->dst_stride[to];
+		walk_next(&w, a);
 	}
 }
 
@@ -207,7 +282,10 @@ void RLX_K(copy)(const void *args, size_t begin, size_t end, void *scratch)
 		row = (int64_t)begin * a->per;
 		last = (int64_t)end * a->per;
 		n = (last < a->rows ? last : a->rows) - row;
-		copy_rows(a, row, n, 0, inner);
+		if (is_woven(a))
+			weave_rows(a, row, n);
+		else
+			copy_rows(a, row, n, 0, inner);
 		return;
 	}
 	for (size_t u = begin; u < end; u++) {
