@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Attention over strided heads, so that no operand is transposed first. */
-#include "backends/common/lower.h"
-#include "kernels/attention.h"
+#include "backends/common/attention.h"
 #include "kernels/type.h"
 #include "ops/defaults.h"
 
@@ -56,12 +55,11 @@ static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 	return !lens || lens->dtype == RLX_I32 || lens->dtype == RLX_I64;
 }
 
-enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
+bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attention *at,
+			      const struct rlx_type *y, struct rlx_k_attention *a)
 {
-	const struct rlx_op_attention *at = lo->args;
 	const struct rlx_type *q = rlx_lower_in(lo, 0), *k = rlx_lower_in(lo, 1),
 			      *v = rlx_lower_in(lo, 2);
-	struct rlx_k_attention *a = rlx_lower_args(lo, sizeof(*a));
 	struct view vq, vk, vv, vo;
 
 	vq = view_of(q, at->heads, at->layout);
@@ -69,7 +67,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	a->kv_heads = op_kv_heads(at->kv_heads, vq.heads);
 	vk = view_of(k, a->kv_heads, at->layout);
 	vv = view_of(v, a->kv_heads, at->layout);
-	vo = view_of(rlx_lower_out(lo, 0), a->heads, at->layout);
+	vo = view_of(y, a->heads, at->layout);
 	a->batch = q->dim[0];
 	a->q_len = vq.len;
 	a->kv_len = vk.len;
@@ -86,15 +84,27 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	a->window = at->mask == RLX_MASK_SLIDING ? at->window : 0;
 	a->q_type = (uint8_t)q->dtype;
 	a->kv_type = (uint8_t)k->dtype;
-	a->out_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
+	a->out_type = (uint8_t)y->dtype;
 	if (!rlx_lower_real(q->dtype) || !rlx_lower_real(k->dtype) || k->dtype != v->dtype ||
 	    a->head_dim > 1024 || a->v_dim > 1024 || a->head_dim < 1 || a->v_dim < 1 ||
-	    a->kv_len < 1 || !rlx_type_count(rlx_lower_out(lo, 0)) || !take_masks(lo, a))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes or sizes");
+	    a->kv_len < 1 || !rlx_type_count(y) || !take_masks(lo, a))
+		return false;
 	rlx_lower_ref_in(lo, &a->q, 0, 0);
 	rlx_lower_ref_in(lo, &a->k, 1, 0);
 	rlx_lower_ref_in(lo, &a->v, 2, 0);
+	return true;
+}
+
+enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
+{
+	const struct rlx_op_attention *at = lo->args;
+	struct rlx_k_attention *a = rlx_lower_args(lo, sizeof(*a));
+
+	if (!rlx_lower_attention_args(lo, at, rlx_lower_out(lo, 0), a))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes or sizes");
 	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	if (at->lse)
+		rlx_lower_ref_out(lo, &a->lse, 1, 0);
 	rlx_lower_extent(lo, a->batch, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_attention, rlx_k_attention_units(a),
 			      (double)(a->batch * a->heads) * (double)a->q_len *

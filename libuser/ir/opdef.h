@@ -186,6 +186,11 @@ struct rlx_op_impl {
 	int64_t		(*captured)(const void *args, uint32_t k);
 	/* What its data is, when kernels refuse it; NULL: an index is outside */
 	void		(*bad_data)(const void *args, char *text, size_t size);
+	/*
+	 * Where in the arguments the bool is that makes more outputs behind those there are, which
+	 * it leaves as they are; 0: there is none
+	 */
+	size_t		more;
 	/* NULL: not sampled (leaves) */
 	bool		(*sample)(unsigned int i, struct rlx_sample *s);
 };

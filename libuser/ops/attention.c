@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Scaled dot-product attention with grouped heads, masks, bias and lengths. */
 #include <float.h>
+#include <stddef.h>
 
+#include "ops/attention.h"
 #include "ops/defaults.h"
 #include "ops/emit.h"
 #include "ir/match.h"
@@ -9,9 +11,10 @@
 /*
  * Shapes:	q[b, s, h d], k[b, t, g d], v[b, t, g e] -> y[b, s, h e] for h = heads, g =
  *		kv_heads; of rank 4 as layout says [b, s, h, d] (RLX_BSHD, if not given) or [b, h,
- *		s, d] (RLX_BHSD); bias broadcasts to [b, h, s, t]; lens[b]
+ *		s, d] (RLX_BHSD); bias broadcasts to [b, h, s, t]; lens[b]; with lse also
+ *		log sum exp[b, h, s]
  * Dtypes:	q, k, v: f64 f32 f16 bf16; bias: these or bool; lens: i32 i64 u32; y as q, k and v
- *		promoted, or out_dtype
+ *		promoted, or out_dtype; log sum exp: f64 for f64, else f32
  * Does:	scores scale q k', for each h / g query heads with one key head; softcap c makes
  *		them c tanh(score / c), 0 (if not given) leaves them; then bias is added, or where
  *		a bool one is false the key is not seen. mask RLX_MASK_CAUSAL (none if not given)
@@ -20,8 +23,9 @@
  *		softmax(scores) v over what is seen, 0 for a row that sees no key; a NaN score
  *		makes its row NaN. scale 0 (if not given) is 1 / sqrt(d); kv_heads 0 as many as
  *		heads, which may be 0 for rank 4. out_dtype, if given f64, f32, f16 or bf16, is what
- *		y is rounded to.
- * Gradient:	by matmul, softmax and what stands around them: to q, k, v and a bias of floats
+ *		y is rounded to. lse (not given: it is not made) makes the logarithm of the sum of
+ *		exp(score) over what a row sees, -inf for a row that sees no key.
+ * Gradient:	by attention_grad: to q, k, v and a bias of floats, through lse as well
  * Source:	Vaswani et al. 2017; shared key heads: Ainslie et al. 2023; softcap: Gemma 2
  */
 RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that sees no key is 0",
@@ -33,17 +37,13 @@ RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that see
 	ATTR(i32, window)
 	ATTR(f32, scale)
 	ATTR(f32, softcap)
-	ATTR(dtype, out_dtype),
+	ATTR(dtype, out_dtype)
+	ATTR(bool, lse),
 	RLX_T_COMPUTE)
 
-/* One operand as [batch, heads, rows, width], with element strides. */
-struct heads {
-	int64_t b, h, s, d, sb, sh, ss;
-};
-
-static struct heads heads_of(const struct rlx_type *t, int32_t heads, int32_t layout)
+struct op_heads op_heads_of(const struct rlx_type *t, int32_t heads, int32_t layout)
 {
-	struct heads o = { .b = t->dim[0], .h = heads, .s = t->dim[1] };
+	struct op_heads o = { .b = t->dim[0], .h = heads, .s = t->dim[1] };
 
 	if (t->rank == 3) {
 		o.d = t->dim[2] / heads;
@@ -61,9 +61,16 @@ static struct heads heads_of(const struct rlx_type *t, int32_t heads, int32_t la
 	return o;
 }
 
-static enum rlx_status check_args(struct rlx_infer *q)
+void op_attention_heads(const struct rlx_type *const *in, const struct rlx_op_attention *a,
+			struct op_heads h[3])
 {
-	const struct rlx_op_attention *a = q->args;
+	h[0] = op_heads_of(in[0], a->heads ? a->heads : 1, a->layout);
+	h[1] = op_heads_of(in[1], (int32_t)op_kv_heads(a->kv_heads, h[0].h), a->layout);
+	h[2] = op_heads_of(in[2], (int32_t)op_kv_heads(a->kv_heads, h[0].h), a->layout);
+}
+
+static enum rlx_status check_args(struct rlx_infer *q, const struct rlx_op_attention *a)
+{
 	enum rlx_status st = op_need_enum(q, "layout", a->layout, RLX_BHSD + 1);
 	uint32_t k;
 
@@ -95,9 +102,9 @@ static enum rlx_status check_args(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static enum rlx_status check_heads(struct rlx_infer *q, struct heads h[3])
+static enum rlx_status check_heads(struct rlx_infer *q, const struct rlx_op_attention *a,
+				   struct op_heads h[3])
 {
-	const struct rlx_op_attention *a = q->args;
 	static const char names[] = "qkv";
 	int64_t want;
 	uint32_t k;
@@ -108,7 +115,7 @@ static enum rlx_status check_heads(struct rlx_infer *q, struct heads h[3])
 			return op_fail(q, RLX_ESHAPE,
 				       "%c has %lld columns, not a multiple of %lld heads",
 				       names[k], (long long)q->in[k]->dim[2], (long long)want);
-		h[k] = heads_of(q->in[k], (int32_t)want, a->layout);
+		h[k] = op_heads_of(q->in[k], (int32_t)want, a->layout);
 		if (h[k].h < 1 || h[k].h > INT32_MAX || (want && h[k].h != want))
 			return op_fail(q, RLX_ESHAPE,
 				       "%c has %lld heads, not %lld (see heads, kv_heads)",
@@ -127,16 +134,15 @@ static enum rlx_status check_heads(struct rlx_infer *q, struct heads h[3])
 	return RLX_OK;
 }
 
-static enum rlx_status attention_infer(struct rlx_infer *q)
+enum rlx_status op_attention_infer(struct rlx_infer *q, const struct rlx_op_attention *a,
+				   struct rlx_type *out_y, struct op_heads h[3])
 {
-	const struct rlx_op_attention *a = q->args;
 	const struct rlx_type *bias = q->in[3], *lens = q->in[4];
-	enum rlx_status st = check_args(q);
-	struct heads h[3];
+	enum rlx_status st = check_args(q, a);
 	struct rlx_type score;
 
 	if (!st)
-		st = check_heads(q, h);
+		st = check_heads(q, a, h);
 	if (!st && lens)
 		st = op_need_index(q, 4);
 	if (!st && bias && bias->dtype != RLX_BOOL)
@@ -151,14 +157,29 @@ static enum rlx_status attention_infer(struct rlx_infer *q)
 			       (long long)h[1].s);
 	if (lens && (lens->rank != 1 || lens->dim[0] != h[0].b))
 		return op_fail(q, RLX_ESHAPE, "lens must be [%lld]", (long long)h[0].b);
-	q->out[0] = *q->in[0];
-	q->out[0].dtype = rlx_dtype_promote(rlx_dtype_promote(q->in[0]->dtype,
-					    q->in[1]->dtype), q->in[2]->dtype);
+	*out_y = *q->in[0];
+	out_y->dtype = rlx_dtype_promote(rlx_dtype_promote(q->in[0]->dtype, q->in[1]->dtype),
+					 q->in[2]->dtype);
 	if (q->in[0]->rank == 4)
-		q->out[0].dim[3] = h[2].d;
-	else if (__builtin_mul_overflow((int64_t)a->heads, h[2].d, &q->out[0].dim[2]))
+		out_y->dim[3] = h[2].d;
+	else if (__builtin_mul_overflow((int64_t)a->heads, h[2].d, &out_y->dim[2]))
 		return op_fail(q, RLX_ESHAPE, "heads times %lld overflows",
 			       (long long)h[2].d);
+	return RLX_OK;
+}
+
+static enum rlx_status attention_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct op_heads h[3];
+	enum rlx_status st = op_attention_infer(q, a, &q->out[0], h);
+
+	if (st)
+		return st;
+	if (a->lse) {
+		q->n_out = 2;
+		q->out[1] = rlx_type(op_acc_type(q->out[0].dtype), h[0].b, h[0].h, h[0].s);
+	}
 	return op_infer_out_dtype(q, a->out_dtype);
 }
 
@@ -166,28 +187,33 @@ static enum rlx_status attention_infer(struct rlx_infer *q)
 static size_t attention_scratch(const struct rlx_infer *q)
 {
 	const struct rlx_op_attention *a = q->args;
-	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), v;
+	struct op_heads h[3];
 
-	h = heads_of(q->in[1], op_kv_heads(a->kv_heads, h.h), a->layout);
-	v = heads_of(q->in[2], op_kv_heads(a->kv_heads, h.h), a->layout);
-	return (size_t)(h.s + v.d + 1) * sizeof(double);
+	op_attention_heads(q->in, a, h);
+	return (size_t)(h[1].s + h[2].d + 1) * sizeof(double);
 }
 
-struct attend {
-	const struct rlx_op_attention *a;
-	struct heads	 q, k, v;
-	int64_t		 sbias[RLX_MAX_RANK];
-	double		 scale;
-	double		*score, *sum;
-};
-
-/* The masked score of key @j for row @i; -inf: not seen. */
-static double score_at(const struct rlx_eval *q, const struct attend *t, int64_t b,
-		       int64_t h, int64_t i, int64_t j)
+void op_attend_begin(const struct rlx_eval *q, const struct rlx_op_attention *a,
+		     struct op_attend *t)
 {
-	int64_t pos = i + t->k.s - t->q.s, d, at;
+	const struct rlx_type *in[] = { &q->in[0].type, &q->in[1].type, &q->in[2].type };
+	struct op_heads h[3];
+	struct rlx_type score;
+
+	op_attention_heads(in, a, h);
+	*t = (struct op_attend){ .a = a, .q = h[0], .k = h[1], .v = h[2] };
+	t->scale = op_attention_scale(a->scale, h[0].d);
+	score = rlx_type(RLX_F32, h[0].b, h[0].h, h[0].s, h[1].s);
+	if (op_has(&q->in[3]))
+		shape_broadcast(&q->in[3].type, &score, t->sbias);
+}
+
+double op_attend_score(const struct rlx_eval *q, const struct op_attend *t, const int64_t at[3],
+		       int64_t j, double *out_slope)
+{
+	int64_t b = at[0], h = at[1], i = at[2], pos = i + t->k.s - t->q.s, d, to;
 	int64_t kh = h / (t->q.h / t->k.h);
-	double s = 0, cap = t->a->softcap;
+	double s = 0, cap = t->a->softcap, slope = 1;
 
 	if (op_has(&q->in[4]) && j >= el_geti(&q->in[4], b))
 		return -INFINITY;
@@ -199,71 +225,80 @@ static double score_at(const struct rlx_eval *q, const struct attend *t, int64_t
 		s += el_get(&q->in[0], b * t->q.sb + h * t->q.sh + i * t->q.ss + d) *
 		     el_get(&q->in[1], b * t->k.sb + kh * t->k.sh + j * t->k.ss + d);
 	s *= t->scale;
-	if (cap != 0)
-		s = cap * tanh(s / cap);
+	if (cap != 0) {
+		s = tanh(s / cap);
+		slope = 1 - s * s;
+		s *= cap;
+	}
+	if (out_slope)
+		*out_slope = slope;
 	if (!op_has(&q->in[3]))
 		return s;
-	at = b * t->sbias[0] + h * t->sbias[1] + i * t->sbias[2] + j * t->sbias[3];
+	to = b * t->sbias[0] + h * t->sbias[1] + i * t->sbias[2] + j * t->sbias[3];
 	if (q->in[3].type.dtype == RLX_BOOL)
-		return el_geti(&q->in[3], at) ? s : -INFINITY;
-	return s + el_get(&q->in[3], at);
+		return el_geti(&q->in[3], to) ? s : -INFINITY;
+	return s + el_get(&q->in[3], to);
 }
 
-static void one_row(const struct rlx_eval *q, const struct attend *t, int64_t b,
-		    int64_t h, int64_t i)
+/* A row of scores, and one of sums of values. */
+struct row {
+	double	*score, *sum;
+};
+
+/* Fills r.sum; gives the logarithm of the sum of exponentials. */
+static double one_row(const struct rlx_eval *q, const struct op_attend *t, struct row r,
+		      int64_t b, int64_t h, int64_t i)
 {
 	int64_t kh = h / (t->q.h / t->k.h), j, d;
 	double top = -INFINITY, total = 0;
 
-	memset(t->sum, 0, (size_t)t->v.d * sizeof(*t->sum));
+	memset(r.sum, 0, (size_t)t->v.d * sizeof(*r.sum));
 	for (j = 0; j < t->k.s; j++) {
-		t->score[j] = score_at(q, t, b, h, i, j);
-		top = isnan(t->score[j]) || t->score[j] > top ? t->score[j] : top;
+		r.score[j] = op_attend_score(q, t, (int64_t[]){ b, h, i }, j, NULL);
+		top = isnan(r.score[j]) || r.score[j] > top ? r.score[j] : top;
 	}
 	for (j = 0; j < t->k.s; j++) {
-		double p = t->score[j] == -INFINITY ? 0 : exp(t->score[j] - top);
+		double p = r.score[j] == -INFINITY ? 0 : exp(r.score[j] - top);
 
 		total += p;
 		for (d = 0; p != 0 && d < t->v.d; d++)
-			t->sum[d] += p * el_get(&q->in[2], b * t->v.sb + kh * t->v.sh +
+			r.sum[d] += p * el_get(&q->in[2], b * t->v.sb + kh * t->v.sh +
 						j * t->v.ss + d);
 	}
 	for (d = 0; d < t->v.d; d++)
-		t->sum[d] = total == 0 ? 0 : t->sum[d] / total;
+		r.sum[d] = total == 0 ? 0 : r.sum[d] / total;
+	return total == 0 ? -INFINITY : top + log(total);
 }
 
 static enum rlx_status attention_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_attention *a = q->args;
-	struct attend t = { .a = a };
-	struct rlx_type score;
-	struct heads o;
+	struct op_attend t;
+	struct op_heads o;
 	int64_t b, h, i, d;
+	struct row r;
+	double lse;
 
-	t.q = heads_of(&q->in[0].type, a->heads ? a->heads : 1, a->layout);
-	t.k = heads_of(&q->in[1].type, op_kv_heads(a->kv_heads, t.q.h), a->layout);
-	t.v = heads_of(&q->in[2].type, op_kv_heads(a->kv_heads, t.q.h), a->layout);
-	o = heads_of(&q->out[0].type, (int32_t)t.q.h, a->layout);
-	t.scale = op_attention_scale(a->scale, t.q.d);
-	t.score = q->scratch;
-	t.sum = t.score + t.k.s;
-	score = rlx_type(RLX_F32, t.q.b, t.q.h, t.q.s, t.k.s);
-	if (op_has(&q->in[3]))
-		shape_broadcast(&q->in[3].type, &score, t.sbias);
+	op_attend_begin(q, a, &t);
+	o = op_heads_of(&q->out[0].type, (int32_t)t.q.h, a->layout);
+	r.score = q->scratch;
+	r.sum = r.score + t.k.s;
 	for (b = 0; b < t.q.b; b++)
 		for (h = 0; h < t.q.h; h++)
 			for (i = 0; i < t.q.s; i++) {
-				one_row(q, &t, b, h, i);
+				lse = one_row(q, &t, r, b, h, i);
+				if (a->lse)
+					el_set(&q->out[1], (b * t.q.h + h) * t.q.s + i, lse);
 				for (d = 0; d < t.v.d; d++)
 					el_set(&q->out[0], b * o.sb + h * o.sh +
-					       i * o.ss + d, t.sum[d]);
+					       i * o.ss + d, r.sum[d]);
 			}
 	return RLX_OK;
 }
 
-/* ---- the same in simpler ops: everything as [batch, key heads, group, rows, width] ---- */
+/* ---- the same in simpler ops ---- */
 
-static rlx_value split_heads(struct rlx_graph *g, rlx_value x, const struct heads *h,
+rlx_value op_attention_split(struct rlx_graph *g, rlx_value x, const struct op_heads *h,
 			     int64_t kv, int32_t layout)
 {
 	struct rlx_type t = op_type(g, x);
@@ -276,16 +311,25 @@ static rlx_value split_heads(struct rlx_graph *g, rlx_value x, const struct head
 	return op_reshape(g, x, (int64_t[]){ h->b, kv, h->h / kv, h->s, h->d }, 5);
 }
 
+rlx_value op_attention_join(struct rlx_graph *g, rlx_value x, const struct op_heads *h,
+			    int32_t layout, const struct rlx_type *t)
+{
+	x = op_reshape(g, x, (int64_t[]){ h->b, h->h, h->s, h->d }, 4);
+	if (t->rank == 3 || layout == RLX_BSHD)
+		x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(0, 2, 1, 3));
+	x = op_reshape(g, x, t->dim, t->rank);
+	return op_cast(g, x, t->dtype);
+}
+
 static rlx_value both(struct rlx_graph *g, rlx_value a, rlx_value b)
 {
 	return a.id && b.id ? rlx_emit(g, bit_and, .a = a, .b = b) : a.id ? a : b;
 }
 
 /* Which keys each row may see by position and length; none if all. */
-static rlx_value visible(struct rlx_expand *q, const struct heads *qh,
-			 const struct heads *kh)
+static rlx_value visible(struct rlx_expand *q, const struct rlx_op_attention *a,
+			 const struct op_heads *qh, const struct op_heads *kh)
 {
-	const struct rlx_op_attention *a = q->args;
 	struct rlx_graph *g = q->g;
 	rlx_value key, row, len, v = RLX_NONE;
 
@@ -319,73 +363,140 @@ static rlx_value split_bias(struct rlx_graph *g, rlx_value bias, int64_t kv)
 			  d[1] == 1 ? 1 : d[1] / kv, d[2], d[3] }, 5);
 }
 
-static rlx_value scores(struct rlx_expand *q, rlx_value s, rlx_value *vis, int64_t kv)
+/* Softcap and bias. */
+static void adjust(struct rlx_expand *q, const struct rlx_op_attention *a, struct op_scores *o)
 {
-	const struct rlx_op_attention *a = q->args;
 	struct rlx_graph *g = q->g;
 	rlx_value bias;
 
 	if (a->softcap != 0) {
-		s = rlx_emit(g, tanh, .x = op_mul_const(g, s, 1.0 / (double)a->softcap));
-		s = op_mul_const(g, s, a->softcap);
+		o->tanh = rlx_emit(g, tanh, .x = op_mul_const(g, o->s, 1.0 / (double)a->softcap));
+		o->s = op_mul_const(g, o->tanh, a->softcap);
 	}
 	if (!q->in[3].id)
-		return s;
-	bias = split_bias(g, q->in[3], kv);
+		return;
+	bias = split_bias(g, q->in[3], o->kh.h);
 	if (op_type(g, bias).dtype == RLX_BOOL) {
-		*vis = both(g, *vis, bias);
-		return s;
+		o->seen = both(g, o->seen, bias);
+		return;
 	}
-	s = rlx_emit(g, add, .a = s, .b = op_cast(g, bias, op_type(g, s).dtype));
-	*vis = both(g, *vis, rlx_emit(g, ne, .a = s, .b = op_const_like(g, s, -INFINITY)));
-	return s;
+	o->s = rlx_emit(g, add, .a = o->s, .b = op_cast(g, bias, op_type(g, o->s).dtype));
+	o->seen = both(g, o->seen,
+		       rlx_emit(g, ne, .a = o->s, .b = op_const_like(g, o->s, -INFINITY)));
+}
+
+void op_attention_scores(struct rlx_expand *q, const struct rlx_op_attention *a,
+			 struct op_scores *o)
+{
+	struct rlx_graph *g = q->g;
+	struct rlx_type t[3] = { op_type(g, q->in[0]), op_type(g, q->in[1]),
+				 op_type(g, q->in[2]) };
+	const struct rlx_type *in[] = { &t[0], &t[1], &t[2] };
+	struct op_heads h[3];
+
+	op_attention_heads(in, a, h);
+	*o = (struct op_scores){ .qh = h[0], .kh = h[1], .vh = h[2] };
+	o->q = op_attention_split(g, q->in[0], &h[0], h[1].h, a->layout);
+	o->k = op_attention_split(g, q->in[1], &h[1], h[1].h, a->layout);
+	o->v = op_attention_split(g, q->in[2], &h[2], h[1].h, a->layout);
+	o->q = op_mul_const(g, o->q, op_attention_scale(a->scale, h[0].d));
+	o->s = rlx_emit(g, matmul, .a = o->q, .b = op_swap_last(g, o->k));
+	o->seen = visible(q, a, &h[0], &h[1]);
+	adjust(q, a, o);
+	if (o->seen.id)
+		o->s = rlx_emit(g, where, .cond = o->seen, .a = o->s,
+				.b = op_const_like(g, o->s, OP_ATTENTION_FLOOR));
+}
+
+/* log(sum(exp(scores))) of rows, -inf for those that see no key. */
+static rlx_value log_sum_exp(struct rlx_graph *g, const struct op_scores *o,
+			     const struct rlx_type *t)
+{
+	rlx_value top, sum;
+
+	if (!o->kh.s)
+		return op_fill(g, t, -INFINITY);
+	top = op_reduce_span(g, o->s, RLX_REDUCE_MAX, 4, 5);
+	sum = rlx_emit(g, exp, .x = rlx_emit(g, sub, .a = o->s, .b = top));
+	sum = rlx_emit(g, log, .x = op_reduce_span(g, sum, RLX_REDUCE_SUM, 4, 5));
+	sum = rlx_emit(g, add, .a = top, .b = sum);
+	if (o->seen.id)
+		sum = rlx_emit(g, where, .a = sum, .b = op_const_like(g, sum, -INFINITY),
+			       .cond = rlx_emit(g, ne, .a = top,
+						.b = op_const_like(g, top, OP_ATTENTION_FLOOR)));
+	return op_cast(g, op_reshape(g, sum, t->dim, t->rank), t->dtype);
 }
 
 static enum rlx_status attention_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_attention *a = q->args;
 	struct rlx_graph *g = q->g;
-	struct rlx_type tq = op_type(g, q->in[0]), tk = op_type(g, q->in[1]);
-	struct rlx_type tv = op_type(g, q->in[2]);
-	struct heads qh, kh, vh;
-	rlx_value x, k, v, s, vis;
+	struct op_scores o;
+	struct op_heads yh;
+	rlx_value p, y;
 
-	qh = heads_of(&tq, a->heads ? a->heads : 1, a->layout);
-	kh = heads_of(&tk, op_kv_heads(a->kv_heads, qh.h), a->layout);
-	vh = heads_of(&tv, op_kv_heads(a->kv_heads, qh.h), a->layout);
-	x = split_heads(g, q->in[0], &qh, kh.h, a->layout);
-	k = split_heads(g, q->in[1], &kh, kh.h, a->layout);
-	v = split_heads(g, q->in[2], &vh, kh.h, a->layout);
-	x = op_mul_const(g, x, op_attention_scale(a->scale, qh.d));
-	s = rlx_emit(g, matmul, .a = x, .b = op_swap_last(g, k));
-	vis = visible(q, &qh, &kh);
-	s = scores(q, s, &vis, kh.h);
-	/* a finite floor, so that a row without keys has no NaN to hide */
-	if (vis.id)
-		s = rlx_emit(g, where, .cond = vis, .a = s,
-			     .b = op_const_like(g, s, -1e30));
-	s = rlx_emit(g, softmax, .x = s, .axis = -1);
-	if (vis.id)
-		s = rlx_emit(g, where, .cond = vis, .a = s, .b = op_const_like(g, s, 0));
-	x = rlx_emit(g, matmul, .a = s, .b = v);
-	x = op_reshape(g, x, (int64_t[]){ qh.b, qh.h, qh.s, vh.d }, 4);
-	if (tq.rank == 3 || a->layout == RLX_BSHD)
-		x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(0, 2, 1, 3));
-	x = op_reshape(g, x, q->out_type->dim, q->out_type->rank);
-	q->out[0] = op_cast(g, x, q->out_type->dtype);
+	op_attention_scores(q, a, &o);
+	p = rlx_emit(g, softmax, .x = o.s, .axis = -1);
+	if (o.seen.id)
+		p = rlx_emit(g, where, .cond = o.seen, .a = p, .b = op_const_like(g, p, 0));
+	y = rlx_emit(g, matmul, .a = p, .b = o.v);
+	yh = o.qh;
+	yh.d = o.vh.d;
+	q->out[0] = op_attention_join(g, y, &yh, a->layout, q->out_type);
+	if (a->lse)
+		q->out[1] = log_sum_exp(g, &o, &q->out_type[1]);
+	return op_done(g);
+}
+
+/*
+ * The gradient wants the logarithms of the sums as well: the same attention once more, which
+ * makes them, and with which this one is merged (pass/cse.c).
+ */
+static enum rlx_status attention_vjp(struct rlx_grad *q)
+{
+	struct rlx_op_attention again = *(const struct rlx_op_attention *)q->args;
+	struct rlx_graph *g = q->g;
+	rlx_value dy = q->d_out[0], lse, d;
+	struct rlx_op_attention_grad a = {
+		.q = q->in[0], .k = q->in[1], .v = q->in[2], .bias = q->in[3], .lens = q->in[4],
+		.y = q->out[0], .heads = again.heads, .kv_heads = again.kv_heads,
+		.layout = again.layout, .mask = again.mask, .window = again.window,
+		.scale = again.scale, .softcap = again.softcap, .bias_grad = q->need[3],
+	};
+	uint32_t k;
+
+	if (again.lse) {
+		lse = (rlx_value){ q->out[0].id + 1 };
+		a.dlse = q->d_out[1];
+	} else {
+		again.lse = true;
+		again.q = a.q;
+		again.k = a.k;
+		again.v = a.v;
+		again.bias = a.bias;
+		again.lens = a.lens;
+		lse = rlx_emit_raw(g, &rlx_op_attention, &again, sizeof(again), NULL, 0);
+		lse.id += lse.id != 0;
+	}
+	a.lse = lse;
+	a.dy = dy.id ? dy : op_zeros_like(g, a.y);
+	d = rlx_emit_raw(g, &rlx_op_attention_grad, &a, sizeof(a), NULL, 0);
+	for (k = 0; d.id && k < 3; k++)
+		q->d_in[k] = (rlx_value){ d.id + k };
+	if (d.id && q->need[3])
+		q->d_in[3] = op_unbroadcast(g, (rlx_value){ d.id + 3 }, q->in[3]);
 	return op_done(g);
 }
 
 static void attention_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	const struct rlx_op_attention *a = q->args;
-	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), k, v;
+	struct op_heads h[3];
 
-	k = heads_of(q->in[1], op_kv_heads(a->kv_heads, h.h), a->layout);
-	v = heads_of(q->in[2], op_kv_heads(a->kv_heads, h.h), a->layout);
-	c->flops = 2.0 * (double)h.b * (double)h.h * (double)h.s * (double)k.s *
-		   (double)(h.d + v.d);
-	if (a->mask == RLX_MASK_CAUSAL && h.s == k.s)
+	op_attention_heads(q->in, a, h);
+	c->flops = 2.0 * (double)h[0].b * (double)h[0].h * (double)h[0].s * (double)h[1].s *
+		   (double)(h[0].d + h[2].d);
+	if (a->mask == RLX_MASK_CAUSAL && h[0].s == h[1].s)
 		c->flops /= 2;
 }
 
@@ -462,6 +573,17 @@ static bool attention_sample(unsigned int i, struct rlx_sample *s)
 		a->out_dtype = RLX_BF16;
 		s->tol = 1e-2;
 		s->grad_tol = -1;
+		return true;
+	case 11:	/* more queries than keys: the first see nothing */
+		sample_heads(s, 2, 6, 3, 4, 2);
+		a->mask = RLX_MASK_CAUSAL;
+		a->lse = true;
+		s->grad_tol = -1;	/* of -inf there are no differences */
+		return true;
+	case 12:
+		s->in[3] = rlx_type(RLX_F32, 4, 1, 7);
+		a->softcap = 1.5f;
+		a->lse = true;
 		return true;
 	}
 	return false;
@@ -570,5 +692,7 @@ static const struct rlx_pattern attention_patterns[] = {
 const struct rlx_op_impl rlx_op_attention_impl = {
 	.pattern = attention_patterns,
 	.infer = attention_infer, .scratch = attention_scratch, .eval = attention_eval,
-	.expand = attention_expand, .cost = attention_cost, .sample = attention_sample,
+	.vjp = attention_vjp, .expand = attention_expand,
+	.cost = attention_cost, .sample = attention_sample,
+	.more = offsetof(struct rlx_op_attention, lse),
 };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Merge equal computations: same op, attributes and (already merged) inputs. */
+/*
+ * Merge equal computations: same op, attributes and (already merged) inputs. One that a later one
+ * is equal to but for more outputs makes those as well.
+ */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -43,9 +46,65 @@ static bool same(const struct rlx_rewrite *rw, const struct rlx_node *old,
 	return rlx_args_equal(old->def, old->args, new->args);
 }
 
+/* The attributes of node @n with the outputs that it may make more; in the new graph's memory. */
+static void *with_more(struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	uint8_t *args = rlx_bump_dup(&rw->g->bump, n->args, n->def->args_size);
+
+	if (args)
+		*(bool *)(args + n->def->impl->more) = true;
+	else
+		rlx_fail(&rw->g->err, RLX_ENOMEM, "cse: out of memory");
+	return args;
+}
+
+static bool makes_more(const struct rlx_node *n)
+{
+	return *(const bool *)((const uint8_t *)n->args + n->def->impl->more);
+}
+
+/* Node @n, or what it is to be: a later node of its inputs and attributes makes more outputs. */
+static struct rlx_node as_made(struct rlx_rewrite *rw, uint32_t n)
+{
+	const struct rlx_graph *g = rw->old;
+	struct rlx_node node = g->node[n];
+	const void *more = NULL;
+	uint32_t k;
+
+	if (!node.def->impl->more || makes_more(&node))
+		return node;
+	for (k = n + 1; k < g->n_node && !rw->g->err.status; k++) {
+		const struct rlx_node *o = &g->node[k];
+
+		if (o->def != node.def || !rw->live[k] || o->scope != node.scope ||
+		    o->n_in != node.n_in || !makes_more(o) ||
+		    memcmp(o->in, node.in, node.n_in * sizeof(*node.in)))
+			continue;
+		more = more ? more : with_more(rw, &node);
+		if (more && rlx_args_equal(node.def, more, o->args)) {
+			node.args = (void *)(uintptr_t)more;
+			break;
+		}
+	}
+	return node;
+}
+
+/* Node @n of the old graph with other arguments than it has there. */
+static void copy_as(struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	uint32_t in[16], k;
+	rlx_value v;
+
+	for (k = 0; k < n->n_in; k++)
+		in[k] = rw->map[n->in[k]];
+	v = rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n);
+	for (k = 0; v.id && k < n->n_out; k++)
+		rlx_rewrite_set(rw, n->out + k, (rlx_value){ v.id + k });
+}
+
 static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 {
-	const struct rlx_node *node = &rw->old->node[n];
+	const struct rlx_node made = as_made(rw, n), *node = &made;
 	uint64_t h = node_hash(rw, node);
 	uint32_t i = (uint32_t)h & t->mask, k;
 
@@ -58,7 +117,10 @@ static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 			rlx_rewrite_set(rw, node->out + k, (rlx_value){ have->out + k });
 		return;
 	}
-	rlx_rewrite_copy(rw, n);
+	if (node->args == rw->old->node[n].args)
+		rlx_rewrite_copy(rw, n);
+	else
+		copy_as(rw, node);
 	t->slot[i] = rw->g->n_node;
 	t->hash[i] = h;
 }

@@ -56,6 +56,8 @@ static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 {
 	const struct rlx_graph *g = p->rw->old;
 
+	if (n->def->index == RLX_OP_attention_grad)	/* y and dy go with q, k and v */
+		return k > 2 && k != 5 && k != 6;
 	if (n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE) ||
 	    rlx_type_equal(&g->val[n->in[k]].type, &g->val[n->out].type))
 		return false;	/* a residual goes with the result */
@@ -116,7 +118,7 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 {
 	const struct rlx_graph *g = p->rw->old;
 	struct rlx_op_attention a;
-	rlx_value *in[] = { &a.q, &a.k, &a.v };
+	rlx_value *in[] = { &a.q, &a.k, &a.v }, v;
 	uint32_t k;
 
 	if (n->def->index != RLX_OP_attention || !p->all || !p->small)
@@ -130,8 +132,36 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 	a.bias = rlx_rewrite_value(p->rw, n->in[3]);
 	a.lens = rlx_rewrite_value(p->rw, n->in[4]);
 	a.out_dtype = g->val[n->out].type.dtype;
-	rlx_rewrite_set(p->rw, n->out, rlx_emit_raw(p->rw->g, &rlx_op_attention, &a, sizeof(a),
-						    n->file, n->line));
+	v = rlx_emit_raw(p->rw->g, &rlx_op_attention, &a, sizeof(a), n->file, n->line);
+	for (k = 0; v.id && k < n->n_out; k++)
+		rlx_rewrite_set(p->rw, n->out + k, (rlx_value){ v.id + k });
+	return true;
+}
+
+/* And those of its gradient, which is y's dot product with dy besides: y stays as it is. */
+static bool attention_grad_only(struct policy *p, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = p->rw->old;
+	struct rlx_op_attention_grad a;
+	rlx_value *in[] = { &a.q, &a.k, &a.v, &a.bias, &a.lens, &a.y, &a.dy, &a.lse, &a.dlse }, v;
+	uint32_t k;
+
+	if (n->def->index != RLX_OP_attention_grad || !p->all || !p->small)
+		return false;
+	a = *(const struct rlx_op_attention_grad *)n->args;
+	for (k = 0; k < sizeof(in) / sizeof(in[0]); k++) {
+		bool product = k < 3 || in[k] == &a.dy;
+
+		if (product && g->val[n->in[k]].type.dtype != RLX_F32)
+			return false;
+		*in[k] = rlx_rewrite_value(p->rw, n->in[k]);
+		if (product)
+			in[k]->id = narrowed(p, in[k]->id);
+	}
+	a.out_dtype = g->val[n->out].type.dtype;
+	v = rlx_emit_raw(p->rw->g, &rlx_op_attention_grad, &a, sizeof(a), n->file, n->line);
+	for (k = 0; v.id && k < n->n_out; k++)
+		rlx_rewrite_set(p->rw, n->out + k, (rlx_value){ v.id + k });
 	return true;
 }
 
@@ -238,7 +268,8 @@ static void mixed(struct policy *p, uint32_t idx)
 
 static bool operands_only(struct policy *p, const struct rlx_node *n)
 {
-	return product_only(p, n) || attention_only(p, n) || conv_only(p, n);
+	return product_only(p, n) || attention_only(p, n) || attention_grad_only(p, n) ||
+	       conv_only(p, n);
 }
 
 static void restore_outputs(struct rlx_rewrite *rw)

@@ -395,7 +395,9 @@ static void bend_reals(struct source *s, struct fuzz_node *n, uint32_t i)
 
 /*
  * Nothing but eps keeps a variance of 0 from being divided by. 0 times a power of lrn is 0
- * or no number by whether f32 holds half of it: none is drawn that it does not.
+ * or no number by whether f32 holds half of it: none is drawn that it does not. The lse that
+ * attention_grad is given here is none of its scores: weights, exp(scale q k' - lse), grow with
+ * scale beyond what f32 holds, where two of them differ by no number.
  */
 static float draw_f32(struct source *s, const struct fuzz_node *n, const char *name)
 {
@@ -403,6 +405,8 @@ static float draw_f32(struct source *s, const struct fuzz_node *n, const char *n
 
 	if (!strcmp(name, "eps"))
 		return 1e-3f;
+	if (n->def->index == RLX_OP_attention_grad && !strcmp(name, "scale") && fabsf(v) > 1)
+		return 1 / v;
 	return n->def->index == RLX_OP_lrn && !strcmp(name, "beta") && fabsf(v) > 3 ? 3 : v;
 }
 

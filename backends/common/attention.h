@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What backends share of attention, which struct rlx_k_attention describes up to the kernel. */
+#ifndef RLX_BACKENDS_ATTENTION_H
+#define RLX_BACKENDS_ATTENTION_H
+
+#include "backends/common/lower.h"
+#include "kernels/attention.h"
+
+/*
+ * Attributes, sizes and inputs 0 to 4 of the step, q, k, v, bias and lens, into @a, for a result
+ * of type @y. False: a dtype or size that no kernel takes.
+ */
+bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attention *at,
+			      const struct rlx_type *y, struct rlx_k_attention *a);
+
+#endif
