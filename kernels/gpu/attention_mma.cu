@@ -25,45 +25,7 @@ enum {
 	Q_HALVES = ROWS * LD, KV_HALVES = KEYS * LD,
 };
 
-/* Rows of a head in memory; @wide: to be read by 16 bytes. */
-struct rows {
-	const half	*p;
-	int64_t		stride, n, dim;
-	bool		wide;
-};
-
-/* Rows [first, first + COUNT), zeros beyond the last and beyond dim. */
-template <int COUNT>
-static DEV inline void load_rows(half *to, const struct rows &m, int64_t first)
-{
-#pragma unroll 4
-	for (int i = (int)threadIdx.x; i < COUNT * HD / 8; i += THREADS) {
-		int r = i / (HD / 8), c = i % (HD / 8) * 8;
-		int64_t left = m.dim - c;
-		int n = first + r >= m.n || left <= 0 ? 0 : left < 8 ? (int)left : 8;
-		const half *from = n ? m.p + (first + r) * m.stride + c : m.p;
-
-		if (m.wide) {
-			copy_async(to + r * LD + c, from, 16, n * 2);
-			continue;
-		}
-		for (int e = 0; e < 8; e++)
-			to[r * LD + c + e] = e < n ? from[e] : half{};
-	}
-}
-
-static DEV inline struct rows rows_of(const void *p, const int64_t *stride, int b, int h,
-				      int64_t n, int64_t dim)
-{
-	struct rows m;
-
-	m.p = (const half *)p + b * stride[0] + h * stride[1];
-	m.stride = stride[2];
-	m.n = n;
-	m.dim = dim;
-	m.wide = ((uint64_t)m.p | (uint64_t)(m.stride * 2)) % 16 == 0;
-	return m;
-}
+#include "kernels/gpu/attention_rows.h"
 
 /* out += weights times values; @smem: the warp's, for lanes to trade weights. */
 static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], const half *v,

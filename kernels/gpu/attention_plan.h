@@ -32,6 +32,10 @@
 #define ATT_EXACT_THREADS	128
 #define ATT_EXACT_SHARED(rows, hd) \
 	(4 * ((hd) * ((rows) + 4) + (hd) * 68 + 64 * ((hd) + 4) + 64 * ((rows) + 4)))
+/* The gradient (attention_grad_mma.cu): keys or queries of a tile, bytes of a block of @rows. */
+#define ATT_GRAD_TILE(hd)	((hd) > 64 ? 32 : 64)
+#define ATT_GRAD_SHARED(hd, rows) \
+	(4 * ((rows) + 2 * ATT_GRAD_TILE(hd)) * ((hd) + 8) + 16 * ATT_GRAD_TILE(hd))
 /*
  * Registers of a thread: what a block begins with, of one that loads, of one that computes, which
  * have all that is left, 232 at most.

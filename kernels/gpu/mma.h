@@ -318,6 +318,23 @@ template <class T> static DEV inline void mma_load_b(uint32_t *b, const T *s, in
 		b[i] = mma_word(s, ld, mma_b_col(2 * i), mma_b_word(i), trans);
 }
 
+/* The same of two products whose columns are side by side, of 16-bit floats. */
+template <class T>
+static DEV inline void mma_load_b_two(uint32_t (*b)[MMA_B], const T *s, int ld, bool trans)
+{
+	if (MMA_LDMATRIX && sizeof(T) == 2) {
+		int l = lane_id();
+
+		if (trans)
+			ldmatrix(b[0], s + l % 16 * ld + l / 16 * MMA_N, 4, true);
+		else
+			ldmatrix(b[0], s + (l % 8 + l / 16 * MMA_N) * ld + l / 8 % 2 * 8, 4, false);
+		return;
+	}
+	for (int j = 0; j < 2; j++)
+		mma_load_b(b[j], s + j * MMA_N * (trans ? 1 : ld), ld, trans);
+}
+
 /*
  * Bytes at s[k * ld + col], turned by pairs of products: the instruction turns pairs of
  * bytes, so that b[0] gets the even ones of 16 columns and b[1] the odd ones. Of each

@@ -143,6 +143,7 @@ bench-gpu:
 	$(Q)selftests/bench/run.sh $(GPU_BENCH) $(if $(shell python3 -c 'import torch' 2>&1),, \
 		'python3 selftests/gpubench/minilm.py' \
 		'python3 selftests/gpubench/decoder.py' \
+		'python3 selftests/gpubench/train.py' \
 		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention')
 
 # Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,
