@@ -163,6 +163,63 @@ static void give(struct walk *w, const char *by, uint32_t v, rlx_value d)
 	w->tail[at] = s->n;
 }
 
+/* The axis along which @n puts zeros, *@out_at of them in front; -1: it is something else. */
+static int64_t padded_axis(const struct rlx_graph *g, const struct rlx_node *n, int64_t *out_at)
+{
+	const struct rlx_op_pad *a = n->args;
+	uint32_t rank = g->val[n->out].type.rank, i;
+	int64_t axis = -1;
+
+	if (n->def->index != RLX_OP_pad || a->mode != RLX_PAD_CONSTANT || n->in[1])
+		return -1;
+	for (i = 0; i < rank; i++) {
+		if (a->pads.v[i] < 0 || a->pads.v[rank + i] < 0)
+			return -1;
+		if (!a->pads.v[i] && !a->pads.v[rank + i])
+			continue;
+		if (axis >= 0)
+			return -1;
+		axis = i;
+		*out_at = a->pads.v[i];
+	}
+	return axis;
+}
+
+/*
+ * Shares that are parts with zeros around them, which fill the value side by side, as those of
+ * slices do: the parts joined, at no sum. None: they are something else.
+ */
+static rlx_value join_parts(struct walk *w, uint32_t v)
+{
+	struct rlx_graph *g = w->g;
+	uint32_t first = w->head[v - w->base], i, n = 0;
+	int64_t axis = -1, at, end = 0, was;
+	rlx_value part[RLX_MAX_OUT];
+
+	do {
+		was = end;
+		for (i = first; i && n < RLX_MAX_OUT; i = w->shares->e[i - 1].next) {
+			const struct rlx_node *p = rlx_node_of(g, w->shares->e[i - 1].d.id);
+			int64_t a = padded_axis(g, p, &at);
+
+			if (a < 0 || (axis >= 0 && a != axis))
+				return RLX_NONE;
+			axis = a;
+			if (at != end || !g->val[p->in[0]].type.dim[a])
+				continue;
+			part[n++] = (rlx_value){ p->in[0] };
+			end += g->val[p->in[0]].type.dim[a];
+		}
+	} while (end != was);
+	for (i = first; i; i = w->shares->e[i - 1].next)	/* each is a part, once */
+		n--;
+	if (n || axis < 0 || end != g->val[v].type.dim[axis])
+		return RLX_NONE;
+	for (i = first; i; i = w->shares->e[i - 1].next)
+		n++;
+	return rlx_emit(g, concat, .axis = (int32_t)axis, .xs = { part, n });
+}
+
 /*
  * The sum of what came to @v, in the order in which it came: the last reader's first. It is
  * one chain, so that it becomes one region. More than two of 16 bits are summed in f32.
@@ -177,7 +234,9 @@ static rlx_value join(struct walk *w, uint32_t v)
 		n++;
 	if (n > 2 && rlx_dtype_size(dt) < 4)
 		acc = RLX_F32;
-	for (i = w->head[at]; i; i = w->shares->e[i - 1].next) {
+	if (n > 1)
+		sum = join_parts(w, v);
+	for (i = sum.id ? 0 : w->head[at]; i; i = w->shares->e[i - 1].next) {
 		rlx_value d = op_cast(w->g, w->shares->e[i - 1].d, acc);
 
 		sum = sum.id ? rlx_emit(w->g, add, .a = sum, .b = d) : d;
