@@ -88,13 +88,25 @@ static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+/* @x as @dt, ahead of what gives it another shape: products of either shape share the rounding. */
+static rlx_value rounded(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt)
+{
+	const struct rlx_node *n = rlx_node_of(g, x.id);
+	struct rlx_type t;
+
+	if (n->def->index != RLX_OP_reshape || op_type(g, x).dtype == dt)
+		return op_cast(g, x, dt);
+	t = op_type(g, x);
+	return op_reshape(g, rounded(g, (rlx_value){ n->in[0] }, dt), t.dim, t.rank);
+}
+
 /* The operands rounded to what they are multiplied as: a device may have just that. */
 static rlx_value round_operands(struct rlx_expand *q)
 {
 	struct rlx_op_fused_matmul a = *(const struct rlx_op_fused_matmul *)q->args;
 
-	a.a = op_cast(q->g, q->in[0], a.compute);
-	a.b = op_cast(q->g, q->in[1], a.compute);
+	a.a = rounded(q->g, q->in[0], a.compute);
+	a.b = rounded(q->g, q->in[1], a.compute);
 	a.bias = q->in[2];
 	a.residual = q->in[3];
 	a.compute = RLX_NODTYPE;

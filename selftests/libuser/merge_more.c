@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A gradient of attention asks for attention once more, with the logarithms of its sums: the
+ * program has one that makes both. The parts of a split value's gradient are joined, not added.
+ */
+#include "ir/graph.h"
+#include "rlx/grad.h"
+#include "rlx/run.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { B = 2, T = 5, D = 8 };
+
+/* Gradients of the squares of attention, whose q, k and v are thirds of x along @axis's parts. */
+static struct rlx_program *program(unsigned int layers, bool overlap)
+{
+	struct rlx_graph *g = rlx_graph_new("merge");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, B, T, 3 * D)), p[3], y, d;
+	struct rlx_error err = { 0 };
+	struct rlx_program *out;
+	unsigned int l, k;
+
+	y = x;
+	for (l = 0; l < layers; l++) {
+		for (k = 0; k < 3; k++)
+			p[k] = rlx_emit(g, slice, .x = y, .axes = RLX_INTS(2),
+					.starts = RLX_INTS(k && overlap ? k * D - 1 : k * D),
+					.ends = RLX_INTS(k && overlap ? (k + 1) * D - 1 :
+							 (k + 1) * D));
+		y = rlx_emit(g, attention, .q = p[0], .k = p[1], .v = p[2], .heads = 2,
+			     .mask = RLX_MASK_CAUSAL);
+		y = rlx_emit(g, concat, .axis = 2, .xs = RLX_VALUES(y, y, y));
+	}
+	y = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = y, .b = y));
+	rlx_vjp(g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { &y, 1 },
+				     .wrt = { &x, 1 } }, &d);
+	rlx_output(g, "y", y);
+	rlx_output(g, "d", d);
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, NULL, &out, &err), "%s", err.text);
+	rlx_graph_put(g);
+	return out;
+}
+
+TEST(attention_once)
+{
+	struct rlx_program *p = program(3, false);
+
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_attention), 3);
+	rlx_program_put(p);
+}
+
+TEST(parts_joined)
+{
+	struct rlx_program *p = program(1, false), *q = program(1, true);
+
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_pad), 0);
+	CHECK_EQ(rig_count(rlx_program_graph(q), RLX_OP_pad), 3);	/* not if they overlap */
+	rlx_program_put(p);
+	rlx_program_put(q);
+}
+
+TEST_MAIN()
