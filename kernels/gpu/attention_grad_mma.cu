@@ -179,15 +179,14 @@ static DEV inline bool all_see(const struct task &w, int row, int col)
  * Products @s of query @i and key @j to a score in powers of two; *out_slope: its derivative, but
  * for the scale.
  */
-static DEV inline float score(const struct task &w, const void *bias, int h, int i, int j, float s,
+static DEV inline float score(const struct task &w, int h, int i, int j, float s,
 			      float *out_slope)
 {
 	const struct rlx_k_attention &a = w.a;
+	const struct rlx_g_env &env = w.env;
 	int64_t at;
 
 	*out_slope = 1;
-	if (PLAIN)
-		return s * a.scale * 1.44269504f;
 	s *= a.scale;
 	if (ATTENTION_CAP) {
 		float t = tanhf(s / a.softcap);
@@ -198,35 +197,56 @@ static DEV inline float score(const struct task &w, const void *bias, int h, int
 	if ((ATTENTION_ADD || ATTENTION_KEEP) && i < (int)a.q_len && j < w.len) {
 		at = w.b * a.bias_stride[0] + h * a.bias_stride[1] + i * a.bias_stride[2] +
 		     j * a.bias_stride[3];
-		s = biased(a, bias, at, s);
+		s = biased(a, RLX_G_PTR(const void, a.bias), at, s);
 	}
 	return s * 1.44269504f;
 }
 
+/* Of which queries' head, and from which own row and which of the tile on. */
+struct spot {
+	int	h, row, col;
+};
+
+struct own {
+	float	lse[LANE_ROWS], sum[LANE_ROWS];
+};
+
 /*
  * Of products @c of q and k, and @d of dy and v: weights into @c, and into @d what their scaled
- * products are changed by. @lse, @sum: of this lane's own rows, for a block of queries.
+ * products are changed by. @own: this lane's rows, for a block of queries.
  */
 template <bool OF_KEYS>
-static DEV inline void weigh(const struct task &w, int h, const struct tile &t, int row, int col,
-			     const float *lse, const float *sum, float (&c)[SCORES],
-			     float (&d)[SCORES])
+static DEV inline void weigh(const struct task &w, const struct spot &at, const struct tile &t,
+			     const struct own &own, float (&c)[SCORES], float (&d)[SCORES])
 {
-	const struct rlx_g_env &env = w.env;
-	const void *bias = RLX_G_PTR(const void, w.a.bias);
-	bool all = all_see<OF_KEYS>(w, row, col);
+	const int row = at.row, col = at.col;
+	const float by = w.a.scale * 1.44269504f;
+	float slope[PLAIN ? 1 : SCORES];
 
+	if (!PLAIN)
+#pragma unroll
+		for (int e = 0; e < SCORES; e++) {
+			int r = mma_c_row(e % MMA_C), x = e / MMA_C * MMA_N + mma_c_col(e % MMA_C);
+
+			c[e] = score(w, at.h, OF_KEYS ? col + x : row + r,
+				     OF_KEYS ? row + r : col + x, c[e], &slope[PLAIN ? 0 : e]);
+		}
+	if (!all_see<OF_KEYS>(w, row, col))
+#pragma unroll
+		for (int e = 0; e < SCORES; e++) {
+			int r = mma_c_row(e % MMA_C), x = e / MMA_C * MMA_N + mma_c_col(e % MMA_C);
+			bool in = OF_KEYS ? sees(w, col + x, row + r) : sees(w, row + r, col + x);
+
+			c[e] = in ? c[e] : -INFINITY;
+		}
 #pragma unroll
 	for (int e = 0; e < SCORES; e++) {
-		int r = mma_c_row(e % MMA_C), x = e / MMA_C * MMA_N + mma_c_col(e % MMA_C);
-		int i = OF_KEYS ? col + x : row + r, j = OF_KEYS ? row + r : col + x;
-		float off = OF_KEYS ? t.lse[x] : lse[e % MMA_C / SIDE], slope;
-		float less = OF_KEYS ? t.sum[x] : sum[e % MMA_C / SIDE];
-		float s = score(w, bias, h, i, j, c[e], &slope);
-		bool in = (all || sees(w, i, j)) && (PLAIN || s != -INFINITY);
+		int x = e / MMA_C * MMA_N + mma_c_col(e % MMA_C);
+		float off = OF_KEYS ? t.lse[x] : own.lse[e % MMA_C / SIDE];
+		float less = OF_KEYS ? t.sum[x] : own.sum[e % MMA_C / SIDE];
 
-		c[e] = in ? fast_exp2(s - off) : 0;
-		d[e] = in ? c[e] * (d[e] - less) * slope : 0;
+		c[e] = fast_exp2(PLAIN ? c[e] * by - off : c[e] - off);
+		d[e] = c[e] * (d[e] - less) * (PLAIN ? 1 : slope[PLAIN ? 0 : e]);
 	}
 }
 
@@ -273,20 +293,28 @@ static DEV inline void add_up(float (&sum)[TV * MMA_C], const float (&c)[SCORES]
 	}
 }
 
-/* This warp's rows from @row on, of @n, as they lie in @to. */
-static DEV inline void store_rows(void *to, const int64_t *stride, const struct task &w, int row,
-				  int64_t n, int64_t dim, const float (&sum)[TV * MMA_C], float by)
+/* A result of @n rows of @dim, and what sums are multiplied by. */
+struct result {
+	void		*to;
+	const int64_t	*stride;
+	int64_t		n, dim;
+	float		by;
+};
+
+/* This warp's rows from @row on. */
+static DEV inline void store_rows(const struct task &w, const struct result &y, int row,
+				  const float (&sum)[TV * MMA_C])
 {
 	typedef rlx_t<ATTENTION_OUT_TYPE> type;
-	type::mem *p = (type::mem *)to + w.b * stride[0] + w.h * stride[1];
+	type::mem *p = (type::mem *)y.to + w.b * y.stride[0] + w.h * y.stride[1];
 
 #pragma unroll
 	for (int e = 0; e < TV * MMA_C; e++) {
 		int64_t r = row + mma_c_row(e % MMA_C);
 		int64_t x = e / MMA_C * MMA_N + mma_c_col(e % MMA_C);
 
-		if (r < n && x < dim)
-			p[r * stride[2] + x] = type::put(sum[e] * by);
+		if (r < y.n && x < y.dim)
+			p[r * y.stride[2] + x] = type::put(sum[e] * y.by);
 	}
 }
 
@@ -301,7 +329,7 @@ static DEV inline void block_of(const struct task &w, struct smem *m)
 	const half *own_a = m->own_a + warp_id() * MMA_M * LD;
 	const half *own_b = m->own_b + warp_id() * MMA_M * LD;
 	float c[SCORES], d[SCORES], sum_a[TV * MMA_C] = {}, sum_b[TV * MMA_C] = {};
-	float lse[LANE_ROWS] = {}, sum[LANE_ROWS] = {};
+	struct own own = {};
 	uint32_t kept_a[KEPT][MMA_A], kept_b[KEPT][MMA_A];
 	int head = OF_KEYS ? w.h * share : w.h / share;
 	struct rows x, y;
@@ -314,14 +342,16 @@ static DEV inline void block_of(const struct task &w, struct smem *m)
 	copy_commit();
 #pragma unroll
 	for (int r = 0; !OF_KEYS && r < LANE_ROWS; r++) {
-		int64_t i = row + mma_c_row(r * SIDE), at = ((int64_t)w.b * a.heads + w.h) * a.q_len;
+		int64_t i = row + mma_c_row(r * SIDE);
+		int64_t at = ((int64_t)w.b * a.heads + w.h) * a.q_len;
 
-		lse[r] = i < a.q_len ? w.lse[at + i] : 0;
-		sum[r] = i < a.q_len ? w.sum[at + i] : 0;
+		own.lse[r] = i < a.q_len ? w.lse[at + i] : 0;
+		own.sum[r] = i < a.q_len ? w.sum[at + i] : 0;
 	}
 	for (int s = 0; s < steps; s++) {
 		struct tile *t = &m->next[s % 2];
-		int h = OF_KEYS ? head + s / each : w.h;
+		struct spot at = { OF_KEYS ? head + s / each : w.h, row,
+				   (w.from + s % each) * TILE };
 
 		copy_wait<0>();
 		__syncthreads();
@@ -338,19 +368,24 @@ static DEV inline void block_of(const struct task &w, struct smem *m)
 		}
 		multiply(c, kept_a, own_a, t->a);
 		multiply(d, kept_b, own_b, t->b);
-		weigh<OF_KEYS>(w, h, *t, row, (w.from + s % each) * TILE, lse, sum, c, d);
+		weigh<OF_KEYS>(w, at, *t, own, c, d);
 		if (OF_KEYS)
 			add_up(sum_b, c, t->b);
 		add_up(sum_a, d, t->a);
 	}
 	copy_wait<0>();
 	if (OF_KEYS) {
-		store_rows(RLX_G_PTR(void, w.g.dk), a.k_stride, w, row, a.kv_len, a.head_dim, sum_a,
-			   a.scale);
-		store_rows(RLX_G_PTR(void, w.g.dv), a.v_stride, w, row, a.kv_len, a.v_dim, sum_b, 1);
+		struct result dk = { RLX_G_PTR(void, w.g.dk), a.k_stride, a.kv_len, a.head_dim,
+				     a.scale };
+		struct result dv = { RLX_G_PTR(void, w.g.dv), a.v_stride, a.kv_len, a.v_dim, 1 };
+
+		store_rows(w, dk, row, sum_a);
+		store_rows(w, dv, row, sum_b);
 	} else {
-		store_rows(RLX_G_PTR(void, w.g.dq), a.q_stride, w, row, a.q_len, a.head_dim, sum_a,
-			   a.scale);
+		struct result dq = { RLX_G_PTR(void, w.g.dq), a.q_stride, a.q_len, a.head_dim,
+				     a.scale };
+
+		store_rows(w, dq, row, sum_a);
 	}
 }
 
