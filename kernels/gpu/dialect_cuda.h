@@ -122,6 +122,11 @@ template <class T> static DEV inline T shuffle(T v, int from)
 	return __shfl_sync(0xffffffffu, v, from);
 }
 
+static DEV inline int count_bits(uint64_t v)
+{
+	return __popcll(v);
+}
+
 static DEV inline uint64_t warp_ballot(bool p)
 {
 	return __ballot_sync(0xffffffffu, p);

@@ -72,6 +72,11 @@ template <class T> static DEV inline T shuffle(T v, int from)
 	return v;
 }
 
+static DEV inline int count_bits(uint64_t v)
+{
+	return __popcll(v);
+}
+
 static DEV inline uint64_t warp_ballot(bool p)
 {
 #if RLX_WARP == 64

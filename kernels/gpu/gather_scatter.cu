@@ -12,8 +12,11 @@
  * the last update wins and lines are long and few, a thread an update: a table in scratch, 4 bytes
  * for each place of the lines, learns by atomic maximum which is the last one, which then writes
  * (three launches). scatter_nd: a thread takes one element of every piece, all updates in order.
- * Limits: all types. scatter_nd has as many threads as a piece has elements: pieces of few elements
- * and many updates take time in the number of updates, on one multiprocessor.
+ * Of many updates (SCATTER_PLACES) blocks share out the places: each reads all indices, lists
+ * updates of its places in their order, and has the sum of one place in registers until another's
+ * turn comes. So the longest chain is as long as the updates that meet at one place, or in the
+ * places of one block. Traffic: indices once for each block, mostly from the L2.
+ * Limits: all types.
  */
 #include "kernels/gpu/move.h"
 
@@ -230,6 +233,130 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 }
 
 #else
+/* The piece of the result that tuple @i stands for; -1: none. */
+static DEV inline int64_t place_of(const struct rlx_k_scatter_nd &a, const void *idx, int32_t *bad,
+				   int64_t i)
+{
+	int64_t at = 0;
+	bool in = true;
+
+	for (int d = 0; d < a.k; d++) {
+		int64_t t = load_index(idx, i * a.k + d, a.idx_type);
+
+		in = index_in(&t, a.dim[d], bad) && in;
+		at = at * a.dim[d] + t;
+	}
+	return in ? at : -1;
+}
+
+#if SCATTER_PLACES
+/* THREADS look at PER tuples each at a time; DEPTH updates are under way. */
+enum { THREADS = 256, PER = 4, DEPTH = 8, WARPS = THREADS / WARP };
+
+/* Updates of a block's places, in their order. */
+struct listed {
+	uint64_t	mine[PER * WARPS];	/* a bit a lane */
+	int64_t		tuple[PER * THREADS], place[PER * THREADS];
+};
+
+/* Of tuples from @base on those whose place is in [first, end); how many. */
+static DEV inline int list_tuples(struct listed *l, const int64_t (&at)[PER], int64_t base,
+				  int64_t first, int64_t end)
+{
+	int lane = lane_id(), warp = warp_id(), n = 0;
+
+#pragma unroll
+	for (int c = 0; c < PER; c++) {
+		uint64_t bits = warp_ballot(at[c] >= first && at[c] < end);
+
+		if (lane == 0)
+			l->mine[c * WARPS + warp] = bits;
+	}
+	__syncthreads();
+	for (int w = 0; w < PER * WARPS; w++) {
+		uint64_t bits = l->mine[w];
+		int c = w / WARPS;
+
+		if (w % WARPS == warp && bits >> lane & 1) {
+			int to = n + count_bits(bits & (((uint64_t)1 << lane) - 1));
+
+			l->tuple[to] = base + c * THREADS + (int)threadIdx.x;
+#pragma unroll
+			for (int e = 0; e < PER; e++)
+				if (e == c)
+					l->place[to] = at[e];
+		}
+		n += count_bits(bits);
+	}
+	__syncthreads();
+	return n;
+}
+
+/* One element of a piece, of the place whose turn it is. */
+struct running {
+	type::mem	*out;		/* that element of place 0 */
+	int64_t		inner, place;	/* -1: none */
+	type::mem	sum;
+};
+
+static DEV inline void add_listed(const struct rlx_k_scatter_nd &a, struct running *r,
+				  const struct listed &l, int n, const type::mem *upd)
+{
+	for (int m = 0; m < n; m += DEPTH) {
+		type::mem v[DEPTH];
+
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++)
+			v[d] = upd[l.tuple[m + d < n ? m + d : m] * a.inner];
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++) {
+			if (m + d >= n)
+				continue;
+			if (l.place[m + d] != r->place) {
+				if (r->place >= 0)
+					r->out[r->place * r->inner] = r->sum;
+				r->place = l.place[m + d];
+				r->sum = r->out[r->place * r->inner];
+			}
+			put(&r->sum, v[d], a.op);
+		}
+	}
+}
+
+RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
+{
+	SHARED(struct listed, l, [1]);
+	const type::mem *upd = RLX_G_PTR(const type::mem, a.upd);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t live = live_checked(env, a.live), chunks = (a.inner + THREADS - 1) / THREADS;
+	int64_t teams = gridDim.x / chunks, places = 1, each, first;
+	int64_t e = blockIdx.x % chunks * THREADS + threadIdx.x;
+	struct running r = { RLX_G_PTR(type::mem, a.out) + e, a.inner, -1, {} };
+
+	for (int d = 0; d < a.k; d++)
+		places *= a.dim[d];
+	each = (places + teams - 1) / teams;
+	first = blockIdx.x / chunks * each;
+	for (int64_t base = 0; base < live; base += PER * THREADS) {
+		int64_t at[PER];
+		int n;
+
+#pragma unroll
+		for (int c = 0; c < PER; c++) {
+			int64_t i = base + c * THREADS + threadIdx.x;
+
+			at[c] = i < live ? place_of(a, idx, bad, i) : -1;
+		}
+		n = list_tuples(l, at, base, first, first + each);
+		if (e < a.inner)
+			add_listed(a, &r, *l, n, upd + e);
+		__syncthreads();
+	}
+	if (r.place >= 0)
+		r.out[r.place * r.inner] = r.sum;
+}
+#else
 /* A thread takes one element of every piece, in order: the same bits each time. */
 RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 {
@@ -241,18 +368,12 @@ RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 
 	for (int64_t e = line_first(); e < a.inner; e += line_step())
 		for (int64_t i = 0; i < live; i++) {
-			int64_t at = 0;
-			bool in = true;
+			int64_t at = place_of(a, idx, bad, i);
 
-			for (int d = 0; d < a.k; d++) {
-				int64_t t = load_index(idx, i * a.k + d, a.idx_type);
-
-				in = index_in(&t, a.dim[d], bad) && in;
-				at = at * a.dim[d] + t;
-			}
-			if (in)
+			if (at >= 0)
 				put(&out[at * a.inner + e], upd[i * a.inner + e], a.op);
 		}
 }
+#endif
 #endif
 #endif

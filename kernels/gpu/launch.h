@@ -335,8 +335,17 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_scatter_nd *a = (const struct rlx_k_scatter_nd *)args;
 
+	int64_t places = rlx_g_product(a->dim, a->k), chunks = rlx_g_ceil(a->inner, 256);
+	int64_t teams = a->inner ? rlx_g_ceil(8 * (int64_t)l->processors, chunks) : 0;
+
 	rlx_g_each(l, a->inner);
 	RLX_G_VARIANT(l, scatter_nd, .SCATTER_TYPE = a->type);
+	/* many updates: blocks share out the places */
+	teams = teams < places ? teams : places;
+	if (a->n < 64 || teams < 2)
+		return;
+	rlx_g_line(l, teams * chunks, 256);
+	l->param.scatter_nd.SCATTER_PLACES = 1;
 }
 
 #include "kernels/gpu/launch_conv.h"

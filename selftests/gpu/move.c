@@ -333,14 +333,19 @@ static void one_scatter(int64_t along, bool bad, uint64_t *seed)
 	CHECK(a.live == n ? told == bad : told <= bad);
 }
 
-static void one_scatter_nd(bool bad, uint64_t *seed)
+/* @many: blocks share out the places. */
+static void one_scatter_nd(bool bad, bool many, uint64_t *seed)
 {
 	int t = scatter_type[kc_pick(seed, 0, 3)];
 	int32_t told = 0;
-	struct rlx_k_scatter_nd a = { .bad = &told, .n = kc_pick(seed, 1, 20),
-		.inner = kc_pick(seed, 1, 50), .k = 2, .dim = { 3, 4 }, .type = (uint8_t)t,
-		.idx_type = RLX_I64, .op = (uint8_t)kc_pick(seed, 0, 4) };
+	struct rlx_k_scatter_nd a = { .bad = &told,
+		.n = many ? kc_pick(seed, 64, 2100) : kc_pick(seed, 1, 20),
+		.inner = many ? kc_pick(seed, 1, 300) : kc_pick(seed, 1, 50), .k = 2,
+		.dim = { 3, 4 }, .type = (uint8_t)t, .idx_type = RLX_I64,
+		.op = (uint8_t)kc_pick(seed, 0, 4) };
 
+	if (many && a.op == RLX_K_SCATTER_MUL)	/* of so many numbers no product is finite */
+		a.op = RLX_K_SCATTER_ADD;
 	a.live = live_of(a.n, seed);
 	struct gpu_field f[] = { GPU_IN(struct rlx_k_scatter_nd, upd, t, a.n * a.inner),
 		GPU_IN(struct rlx_k_scatter_nd, idx, RLX_I64, a.n * 2),
@@ -365,7 +370,8 @@ TEST(scatter)
 	for (int i = 0; i < 16; i++) {
 		one_scatter(0, i % 4 == 3, &seed);
 		one_scatter(kc_pick(&seed, 64, 90), i % 4 == 3, &seed);
-		one_scatter_nd(i % 4 == 3, &seed);
+		one_scatter_nd(i % 4 == 3, false, &seed);
+		one_scatter_nd(i % 4 == 3, true, &seed);
 	}
 }
 
