@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Layer normalisation over the trailing axes. */
+#include <stddef.h>
+
 #include "ops/emit.h"
 #include "ir/match.h"
 
@@ -10,7 +12,7 @@
  * Does:	(x - mean) / sqrt(var + eps), mean and variance (divided by the number of
  *		elements) over the dimensions from axis on; times gamma, 1 if not given, plus
  *		beta, 0 if not given.
- * Gradient:	by those operations: to x, gamma and beta, through stats as well
+ * Gradient:	by mean and 1 / sqrt(var + eps): to x, gamma and beta, through stats as well
  * Source:	Ba et al. 2016; ONNX LayerNormalization-17
  */
 RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
@@ -108,6 +110,75 @@ static enum rlx_status layer_norm_expand(struct rlx_expand *q)
 	return op_done(q->g);
 }
 
+/* Mean and 1 / sqrt(var + eps), of this norm or of one that is merged with it (pass/cse.c). */
+static rlx_value stats_of(struct rlx_grad *q)
+{
+	struct rlx_op_layer_norm a = *(const struct rlx_op_layer_norm *)q->args;
+	rlx_value v = q->out[0];
+
+	if (!a.stats) {
+		a.stats = true;
+		a.x = q->in[0];
+		a.gamma = q->in[1];
+		a.beta = q->in[2];
+		v = rlx_emit_raw(q->g, &rlx_op_layer_norm, &a, sizeof(a), NULL, 0);
+	}
+	return v.id ? (rlx_value){ v.id + 1 } : v;
+}
+
+/* What the statistics are changed by, times their derivatives by x, of @n elements each. */
+static rlx_value by_stats(struct rlx_grad *q, rlx_value dx, rlx_value xh, rlx_value inv, int64_t n)
+{
+	struct rlx_graph *g = q->g;
+	rlx_value d;
+
+	if (q->n_out > 1 && q->d_out[1].id)
+		dx = rlx_emit(g, add, .a = dx, .b = op_mul_const(g, q->d_out[1], 1.0 / (double)n));
+	if (q->n_out > 2 && q->d_out[2].id) {
+		d = rlx_emit(g, mul, .a = q->d_out[2], .b = rlx_emit(g, mul, .a = inv, .b = inv));
+		d = rlx_emit(g, mul, .a = op_mul_const(g, d, 1.0 / (double)n), .b = xh);
+		dx = rlx_emit(g, sub, .a = dx, .b = d);
+	}
+	return dx;
+}
+
+/* xh = (x - mean) inv; dx = inv (d - mean(d) - xh mean(d xh)) for d = dy gamma */
+static enum rlx_status layer_norm_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_layer_norm *a = q->args;
+	struct rlx_graph *g = q->g;
+	struct rlx_type t = op_type(g, q->in[0]);
+	enum rlx_dtype acc = op_acc_type(t.dtype);
+	rlx_value mean = stats_of(q), inv = { mean.id + (mean.id != 0) }, xh, d, dxh, dy, dx;
+	uint32_t ax = 0;
+
+	op_axis(a->axis, t.rank, &ax);
+	dy = q->d_out[0].id ? q->d_out[0] : op_zeros_like(g, q->out[0]);
+	dy = op_cast(g, dy, acc);
+	xh = rlx_emit(g, sub, .a = op_cast(g, q->in[0], acc), .b = mean);
+	xh = rlx_emit(g, mul, .a = xh, .b = inv);
+	dxh = rlx_emit(g, mul, .a = dy, .b = xh);
+	if (q->need[1])
+		q->d_in[1] = op_unbroadcast(g, dxh, q->in[1]);
+	if (q->need[2])
+		q->d_in[2] = op_unbroadcast(g, dy, q->in[2]);
+	if (!q->need[0])
+		return op_done(g);
+	d = dy;
+	if (q->in[1].id) {
+		rlx_value gamma = op_cast(g, q->in[1], acc);
+
+		d = rlx_emit(g, mul, .a = d, .b = gamma);
+		dxh = rlx_emit(g, mul, .a = dxh, .b = gamma);
+	}
+	dx = rlx_emit(g, sub, .a = d, .b = op_reduce_span(g, d, RLX_REDUCE_MEAN, ax, t.rank));
+	d = op_reduce_span(g, dxh, RLX_REDUCE_MEAN, ax, t.rank);
+	dx = rlx_emit(g, sub, .a = dx, .b = rlx_emit(g, mul, .a = xh, .b = d));
+	dx = rlx_emit(g, mul, .a = dx, .b = inv);
+	q->d_in[0] = by_stats(q, dx, xh, inv, shape_span(&t, ax, t.rank));
+	return op_done(g);
+}
+
 static bool layer_norm_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_layer_norm *a = s->args;
@@ -178,6 +249,7 @@ static const struct rlx_pattern layer_norm_patterns[] = {
 
 const struct rlx_op_impl rlx_op_layer_norm_impl = {
 	.pattern = layer_norm_patterns,
-	.infer = layer_norm_infer, .eval = layer_norm_eval,
+	.infer = layer_norm_infer, .vjp = layer_norm_vjp,
+	.more = offsetof(struct rlx_op_layer_norm, stats), .eval = layer_norm_eval,
 	.expand = layer_norm_expand, .sample = layer_norm_sample,
 };
