@@ -26,7 +26,7 @@ enum {
 	ROWS = ATTENTION_ROWS, WARPS = ROWS / MMA_M, THREADS = WARPS * RLX_WARP,
 	TILE = ATT_GRAD_TILE(HD), TN = TILE / MMA_N, TV = HD / MMA_N, SCORES = TN * MMA_C,
 	OWN = ROWS * LD, NEXT = TILE * LD,
-	KEEP = HD <= 64,	/* a warp's own rows stay in registers */
+	KEEP = HD <= 32,	/* a warp's own rows stay in registers: more of them cost blocks */
 	KEPT = KEEP ? HD / MMA_K : 1,
 };
 

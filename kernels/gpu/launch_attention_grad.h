@@ -25,13 +25,13 @@ static inline const char *rlx_g_attention_grad_why_not(const void *args,
 	       "a size is over 2^29" : NULL;
 }
 
-/* 128 keys or queries a block, then 64. */
+/* 64 keys or queries a block, then 128. */
 static inline bool rlx_g_attention_grad_plan(const void *args, unsigned int i,
 					     struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention_grad *g = (const struct rlx_k_attention_grad *)args;
 	const struct rlx_k_attention *a = &g->a;
-	int32_t width = (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32, rows = i ? 64 : 128;
+	int32_t width = (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32, rows = i ? 128 : 64;
 
 	if (i > 1)
 		return false;
@@ -56,7 +56,7 @@ static inline void rlx_g_attention_grad_cost(const void *args, const struct rlx_
 	double seen = rlx_g_attention_keys(&g->a, rows), tile = width > 64 ? 32 : 64;
 
 	t->rate = RLX_G_RATE_mma_f16;
-	t->part = 0.3;
+	t->part = rows > 64 ? 0.12 : 0.15;
 	t->flops = 7 * rows * seen * width;	/* 4 products or 3, by kind of block */
 	t->l2_bytes = seen * (double)(g->a.head_dim + g->a.v_dim) * 2;
 	t->steps = seen / tile;
