@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/common/lower.h"
+#include "rlx/custom.h"
 
 /* The value that stands for input @k; 0: absent. */
 static uint32_t input_of(const struct rlx_lower *lo, uint32_t k)
@@ -194,12 +195,15 @@ enum rlx_status rlx_lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint
 	return lo->status ? lo->status : lo->ops->call(lo, id, units, work, scratch);
 }
 
-/* The step's op and dtype, as "conv of f64". */
+/* The step's op and dtype, as "conv of f64"; a custom op by its own name. */
 static void name_step(const struct rlx_lower *lo, char *buf, size_t size)
 {
 	const struct rlx_type *t = rlx_lower_in(lo, 0) ? rlx_lower_in(lo, 0) : rlx_lower_out(lo, 0);
+	const struct rlx_op_custom *a = lo->args;
+	bool custom = lo->st->def->index == RLX_OP_custom;
 
-	snprintf(buf, size, "%s%s%s", lo->st->def->name, t ? " of " : "",
+	snprintf(buf, size, "%s%s%s", custom ? rlx_custom_info(a->op)->name : lo->st->def->name,
+		 t ? " of " : "",
 		 t ? rlx_dtype_name(t->dtype) : "");
 }
 
@@ -207,7 +211,7 @@ static void name_step(const struct rlx_lower *lo, char *buf, size_t size)
 static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 			       const struct rlx_error *why)
 {
-	char name[64];
+	char name[RLX_CUSTOM_NAME + 16];
 
 	name_step(lo, name, sizeof(name));
 	if (flags & RLX_COMPILE_NATIVE)

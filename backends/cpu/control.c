@@ -37,6 +37,8 @@ static uint32_t own_inputs(const struct rlx_plan_step *st)
 		return (uint32_t)w->n_carry;
 	case RLX_OP_scan:
 		return (uint32_t)(s->n_carry + s->n_xs);
+	case RLX_OP_custom:
+		return st->n_in;
 	}
 	return 1;
 }
@@ -101,6 +103,12 @@ enum rlx_status cpu_lower_scan(struct rlx_lower *lo)
 
 /* No graph, but an evaluation that is the op's own all the same. */
 enum rlx_status cpu_lower_all_reduce(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+/* The program's own function is what a CPU runs. */
+enum rlx_status cpu_lower_custom(struct rlx_lower *lo)
 {
 	return control(lo);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 #include "ir/element.h"
 
@@ -52,6 +53,8 @@ static void put_args(const struct rlx_op_def *def, void *args)
 			rlx_blob_put(*(struct rlx_blob **)p);
 		else if (f->kind == RLX_K_graph)
 			rlx_graph_put(*(struct rlx_graph **)p);
+		else if (f->kind == RLX_K_custom)
+			rlx_custom_put(*(struct rlx_custom **)p);
 	}
 }
 
@@ -169,6 +172,8 @@ static void *copy_args(struct rlx_graph *g, const struct rlx_op_def *def,
 			rlx_blob_get(*(struct rlx_blob **)p);
 		else if (f->kind == RLX_K_graph)
 			rlx_graph_get(*(struct rlx_graph **)p);
+		else if (f->kind == RLX_K_custom)
+			rlx_custom_get(*(struct rlx_custom **)p);
 	}
 	return copy;
 }

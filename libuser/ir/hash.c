@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 
 /* Blobs over this size are compared by identity within CSE, see rlx_args_equal(). */
@@ -48,6 +49,14 @@ static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t
 		uint64_t c = rlx_graph_hash(g);
 
 		return g && !c ? 0 : rlx_hash_bytes(&c, sizeof(c), h);
+	}
+	case RLX_K_custom: {
+		const struct rlx_custom *c = *(struct rlx_custom *const *)p;
+
+		if (!c)
+			return h;
+		h = rlx_hash_bytes(c->op.name, strlen(c->op.name), h);
+		return rlx_hash_bytes(&c->times, sizeof(c->times), h);
 	}
 	}
 	return h;
@@ -101,6 +110,8 @@ static bool field_equal(const struct rlx_field *f, const void *a, const void *b)
 	}
 	case RLX_K_graph:
 		return *(struct rlx_graph *const *)p == *(struct rlx_graph *const *)q;
+	case RLX_K_custom:
+		return *(struct rlx_custom *const *)p == *(struct rlx_custom *const *)q;
 	}
 	return false;
 }

@@ -14,7 +14,7 @@ enum { RLX_MAX_OUT = 64, RLX_MAX_FIELDS = 24 };
 enum rlx_attr_kind {
 	RLX_K_i32, RLX_K_i64, RLX_K_f32, RLX_K_f64, RLX_K_bool, RLX_K_dtype,
 	RLX_K_str, RLX_K_ints, RLX_K_floats, RLX_K_type, RLX_K_blob,
-	RLX_K_graph,
+	RLX_K_graph, RLX_K_custom,
 };
 
 /* What an attribute is that is not given: see rlx/ops.h. */
@@ -59,12 +59,6 @@ bool rlx_attr_is_default(const struct rlx_field *f, const void *value);
 #define RLX_T_REDUCTION	  (1u << 9)	/* norms, softmax, sums: accumulates */
 #define RLX_T_MOVE	  (1u << 10)	/* copies elements, computes nothing */
 #define RLX_T_SELECT	  (1u << 11)	/* of integers: gives elements of input 0, by order */
-
-/* A tensor in host memory, dense and row-major; @data NULL: an absent input. */
-struct rlx_tensor {
-	struct rlx_type	 type;
-	void		*data;
-};
 
 /* Shape and type inference. The op sets out[0..n_out) or fails. Pure. */
 struct rlx_infer {

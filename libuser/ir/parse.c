@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 
 enum { MAX_DEPTH = 16, MAX_NAME = 256 };
@@ -243,6 +244,18 @@ static struct rlx_blob *blob(struct parser *p)
 	return b;
 }
 
+/* By its name: whoever reads the text has registered it. */
+static struct rlx_custom *custom(struct parser *p)
+{
+	char *name = string(p);
+	struct rlx_custom *c = name ? rlx_custom_find(name) : NULL;
+
+	if (name && !c)
+		fail_at(p, RLX_ENOENT, RLX_CUSTOM_UNKNOWN, name);
+	rlx_free(name);
+	return c;
+}
+
 /* "[a, b]" of integers or reals as one 8-byte list in the graph's memory. */
 static void list(struct parser *p, struct scope *s, bool reals, void *out)
 {
@@ -354,6 +367,10 @@ static void attribute(struct parser *p, struct scope *s, struct draft *d,
 		rlx_graph_put(*(struct rlx_graph **)v);
 		*(struct rlx_graph **)v = parse_graph(p);
 		break;
+	case RLX_K_custom:
+		rlx_custom_put(*(struct rlx_custom **)v);
+		*(struct rlx_custom **)v = custom(p);
+		break;
 	}
 }
 
@@ -411,6 +428,8 @@ static void draft_fini(struct draft *d)
 			rlx_blob_put(*(struct rlx_blob **)v);
 		if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_graph)
 			rlx_graph_put(*(struct rlx_graph **)v);
+		if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_custom)
+			rlx_custom_put(*(struct rlx_custom **)v);
 	}
 	rlx_free(d->args);
 	rlx_free(d->in);

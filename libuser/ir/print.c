@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 
 enum { ELIDE_OVER = 64 };
@@ -103,6 +104,9 @@ static void print_attr(struct printer *p, const struct rlx_field *f, const void 
 		p->depth++;
 		print_graph(p, *(struct rlx_graph *const *)v);
 		p->depth--;
+		break;
+	case RLX_K_custom:
+		print_string(p->f, (*(struct rlx_custom *const *)v)->op.name);
 		break;
 	}
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 #include "rlx/reflect.h"
 
@@ -101,7 +102,7 @@ static const char *type_name(const struct rlx_field *f)
 {
 	static const char *const roles[] = { NULL, "input", "optional", "inputs" };
 	static const char *const kinds[] = { "i32", "i64", "f32", "f64", "bool", "dtype", "str",
-					     "ints", "floats", "type", "blob", "graph" };
+					     "ints", "floats", "type", "blob", "graph", "custom" };
 
 	return f->role == RLX_FIELD_ATTR ? kinds[f->kind] : roles[f->role];
 }
@@ -143,6 +144,7 @@ struct named {
 	struct rlx_error	*err;
 	unsigned char		*args;
 	void			*list[RLX_MAX_FIELDS];
+	struct rlx_custom	*custom;	/* held until the node has it */
 	uint32_t		 seen;		/* bit by field */
 };
 
@@ -256,6 +258,11 @@ static enum rlx_status set_text(struct named *q, const struct rlx_field *f, void
 	case RLX_K_ints:
 	case RLX_K_floats:
 		return set_list(q, f, p, text);
+	case RLX_K_custom:
+		rlx_custom_put(q->custom);
+		q->custom = rlx_custom_find(text);
+		*(struct rlx_custom **)p = q->custom;
+		return q->custom ? RLX_OK : rlx_fail(q->err, RLX_ENOENT, RLX_CUSTOM_UNKNOWN, text);
 	default:
 		return no_fit(q, f, text);
 	}
@@ -339,6 +346,7 @@ rlx_value rlx_emit_named(struct rlx_graph *g, const char *op, const struct rlx_o
 		v = rlx_emit_raw(g, &ref, q.args, q.def->args_size, file, line);
 	for (i = 0; i < RLX_MAX_FIELDS; i++)
 		rlx_free(q.list[i]);
+	rlx_custom_put(q.custom);
 	rlx_free(q.args);
 out_report:
 	if (err.status)

@@ -319,6 +319,17 @@ example()
 	[ "$(wc -l <examples/train.c)" -lt 200 ]
 }
 
+custom_op()
+{
+	# shellcheck disable=SC2086 # it may be called by another: ccache gcc
+	$CC -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter \
+		-Wno-missing-field-initializers -Ilibuser/include -I"$BUILD/gen" \
+		examples/custom_op.c -L"$BUILD/lib" -lrlx -lm -o "$tmp/custom_op" &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/custom_op" cpu &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/custom_op" ref &&
+	[ "$(wc -l <examples/custom_op.c)" -lt 150 ]
+}
+
 check decoder decoder
 check goes-on goes_on
 check done-already done_already
@@ -333,4 +344,5 @@ check ignored-ends ignored_ends
 check killed killed
 check mistakes mistakes
 check example example
+check custom-op custom_op
 finish

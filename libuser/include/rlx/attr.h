@@ -11,6 +11,7 @@
 
 struct rlx_graph;
 struct rlx_blob;
+struct rlx_custom;
 
 /* A value in a graph: an id, stable for the graph's life; {0} is "none". */
 typedef struct rlx_value { uint32_t id; } rlx_value;
@@ -60,6 +61,7 @@ template <class LIST, class T> inline LIST list(std::initializer_list<T> l)
 #define RLX_UNSET_f32	(-__FLT_MAX__)
 #define RLX_UNSET_f64	(-__DBL_MAX__)
 #define RLX_UNSET_dtype	RLX_NODTYPE
+#define RLX_UNSET_custom NULL
 
 typedef int32_t			 rlx_attr_i32;
 typedef int64_t			 rlx_attr_i64;
@@ -73,6 +75,7 @@ typedef struct rlx_floats	 rlx_attr_floats;
 typedef struct rlx_type		 rlx_attr_type;
 typedef struct rlx_blob		*rlx_attr_blob;
 typedef struct rlx_graph	*rlx_attr_graph;
+typedef struct rlx_custom	*rlx_attr_custom;
 
 enum rlx_reduce_kind {
 	RLX_REDUCE_SUM, RLX_REDUCE_MEAN, RLX_REDUCE_MAX, RLX_REDUCE_MIN,

@@ -38,7 +38,7 @@ struct rlx_op_info {
 /*
  * struct rlx_field_info - an input or an attribute.
  * @type: "input", "optional" (an input), "inputs" (any number), or an attribute's kind:
- *        i32 i64 f32 f64 bool dtype str ints floats type blob graph
+ *        i32 i64 f32 f64 bool dtype str ints floats type blob graph custom
  * @required: the op is refused without it. Of lists this is not said: what a list must
  *            hold follows from shapes.
  * @def: a number that is not given is this
@@ -86,7 +86,7 @@ enum rlx_arg_kind {
 	RLX_ARG_REAL,	/* f: f32, f64 */
 	RLX_ARG_INTS,	/* ints */
 	RLX_ARG_REALS,	/* floats */
-	RLX_ARG_TEXT,	/* text: a number, true, false, a dtype, a list [1,2], a string */
+	RLX_ARG_TEXT,	/* text: a number, true, false, a dtype, a list [1,2], a string, a name */
 	RLX_ARG_TYPE,	/* type: type; its dtype for a dtype */
 	RLX_ARG_BLOB,	/* blob */
 	RLX_ARG_GRAPH,	/* graph: a finished one */

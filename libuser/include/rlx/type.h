@@ -28,6 +28,12 @@ struct rlx_type {
 	int64_t		dim[RLX_MAX_RANK];
 };
 
+/* A tensor in host memory, dense and row-major; @data NULL: an absent input. */
+struct rlx_tensor {
+	struct rlx_type	 type;
+	void		*data;
+};
+
 /* rlx_type(RLX_F32, 2, 3): a type with these dimensions; needs at least one. */
 #ifndef __cplusplus
 #define rlx_type(dt, ...)						\
