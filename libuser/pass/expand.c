@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "pass/legal.h"
 
-rlx_pass_fn rlx_pass_expand;
+rlx_pass_fn rlx_pass_expand, rlx_pass_inline_calls;
 
 /* An op that expands into itself would never end. */
 enum { MAX_ROUNDS = 16 };
@@ -19,6 +19,12 @@ static bool must_expand(void *ctx, const struct rlx_node *n)
 
 	/* the reference runs everything that has .eval */
 	return rlx_legal(ctx, n, to) == RLX_LEGAL_NONE;
+}
+
+static bool is_call(void *ctx, const struct rlx_node *n)
+{
+	(void)ctx;
+	return n->def->index == RLX_OP_call;
 }
 
 static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
@@ -74,20 +80,20 @@ enum rlx_status rlx_expand_once(const struct rlx_graph *g, rlx_expand_fn *must, 
 	return rlx_rewrite_end(&rw, out);
 }
 
-static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
+static enum rlx_status one_round(struct rlx_pass_ctx *c, rlx_expand_fn *must, struct rlx_graph *g,
 				 struct rlx_graph **out)
 {
 	struct rlx_legal legal;
 	enum rlx_status st = rlx_legal_begin(&legal, c, g);
 
 	if (!st)
-		st = rlx_expand_once(g, must_expand, &legal, out, c->err);
+		st = rlx_expand_once(g, must, &legal, out, c->err);
 	rlx_legal_end(&legal);
 	return st;
 }
 
-enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
-				struct rlx_graph **out)
+static enum rlx_status all_rounds(struct rlx_pass_ctx *c, rlx_expand_fn *must, struct rlx_graph *g,
+				  struct rlx_graph **out)
 {
 	struct rlx_graph *cur = g, *next;
 	enum rlx_status st;
@@ -95,7 +101,7 @@ enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
 
 	for (i = 0; i < MAX_ROUNDS; i++) {
 		next = NULL;
-		st = one_round(c, cur, &next);
+		st = one_round(c, must, cur, &next);
 		if (st || !next)
 			break;
 		if (cur != g)
@@ -109,4 +115,22 @@ enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!st && i == MAX_ROUNDS)
 		st = rlx_fail(c->err, RLX_EBUG, "expand: no end after %d rounds", MAX_ROUNDS);
 	return st;
+}
+
+enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				struct rlx_graph **out)
+{
+	return all_rounds(c, must_expand, g, out);
+}
+
+/* First of all, so that the others see what is in a call. */
+enum rlx_status rlx_pass_inline_calls(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				      struct rlx_graph **out)
+{
+	uint32_t n;
+
+	for (n = 0; n < g->n_node; n++)
+		if (is_call(NULL, &g->node[n]))
+			return all_rounds(c, is_call, g, out);
+	return RLX_OK;
 }

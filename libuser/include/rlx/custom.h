@@ -165,6 +165,28 @@ static inline struct rlx_bytes rlx_bytes(const void *p, size_t n)
 RLX_EXPORT rlx_value rlx_custom_at(struct rlx_graph *g, const char *name, struct rlx_values in,
 				   struct rlx_bytes attrs, const char *file, unsigned int line);
 
+/**
+ * rlx_call - emit what a graph computes, with a gradient of its own.
+ * @g:    open
+ * @body: finished, without params and states; referenced
+ * @in:   for its inputs, in their order
+ * @vjp:  finished; referenced. Its inputs are known by their names: those of @body's inputs and
+ *        outputs, and "d_" and an output's name for what weighs that one (zeros, if nothing
+ *        does); it may have any of them. Its outputs are "d_" and an input's name; an input
+ *        without one gets zero. As rlx_graph_vjp() names them. NULL: the gradient is that of
+ *        @body's ops
+ * @out:  receives @body's outputs, in their order; may be NULL if @vjp is
+ *
+ * Compiling puts @body's nodes in the place of the call, where they are simplified and fused as
+ * any others. Forward mode and second derivatives go through @vjp.
+ * Context: one thread per graph; allocates.
+ * Return: RLX_OK or what sticks to @g: RLX_EINVAL (not finished, params or states, another
+ * number of inputs), RLX_ENOENT (an input or output of @vjp that means nothing), RLX_ESHAPE,
+ * RLX_ETYPE, RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status rlx_call(struct rlx_graph *g, struct rlx_graph *body,
+				    struct rlx_values in, struct rlx_graph *vjp, rlx_value *out);
+
 /* What attribute "op" of a node of op "custom" refers to. Context: any; valid as the node is. */
 RLX_EXPORT const struct rlx_custom_op *rlx_custom_info(const struct rlx_custom *c);
 
