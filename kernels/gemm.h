@@ -34,6 +34,7 @@
 #define RLX_K_GEMM_H
 
 #include "kernels/kernel.h"
+#include "kernels/type.h"
 #include "rlx/act.h"
 
 /* B by columns times so few rows needs no copy of B. */
@@ -51,15 +52,6 @@ enum rlx_k_b_form {
 	RLX_B_PACKED,
 };
 
-/** enum rlx_k_num - the type of A or C where a kernel offers a choice; fp8: GPU only */
-enum rlx_k_num {
-	RLX_NUM_F32,
-	RLX_NUM_BF16,
-	RLX_NUM_F16,
-	RLX_NUM_F8E4M3,
-	RLX_NUM_F8E5M2,
-};
-
 /**
  * struct rlx_k_gemm - a GEMM; fields left 0 mean absent, but alpha does not.
  * @m, @n, @k:	any of them may be 0 (k of 0: the product is 0, the rest holds)
@@ -70,16 +62,16 @@ enum rlx_k_num {
  * @row_bias:	m floats, one for each row, or NULL (convolution: channels)
  * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
  *		adds to what is there: beta C + alpha A B.
- * @a_num:	gemm_f32, gemm_f16, gemm_bf16: type of A. Where the machine multiplies
- *		bf16 (from v4x), gemm_bf16 rounds f32 and f16 to bf16 first, anew for each
+ * @a_type:	gemm_f32, gemm_f16, gemm_bf16: dtype of A, f32, f16 or bf16. Where the
+ *		machine multiplies bf16 (from v4x), gemm_bf16 rounds f32 and f16 to bf16 first, anew for each
  *		range of units; where many threads share few rows, casting A to bf16
  *		beforehand (and an even k) saves that. Else A stays exact.
- * @b_num:	of the same: type of B. gemm_f32 widens it, a block's rows at a time:
+ * @b_type:	of the same: dtype of B. gemm_f32 widens it, a block's rows at a time:
  *		packed ones of f16 by gemm_f16_pack, of bf16 (below v4x) by
  *		gemm_bf16_pack, the others by its own; gemm_f16
  *		and gemm_bf16 round to their type, and widen in registers, which is
  *		better for few rows. Of packed ones it is the type packed in.
- * @c_num:	of the same: type of C and of R
+ * @c_type:	of the same: dtype of C and of R. fp8 in any of the three: GPU only
  * @alpha, @beta: factors of the GEMM and of R
  * @lo, @hi:	bounds of RLX_ACT_CLIP, factor and addend of RLX_ACT_HARD_SIGMOID
  * @b_fixed:	nothing writes b while calls are under way: weights
@@ -93,7 +85,7 @@ enum rlx_k_num {
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
  *
- * All vectors and matrices are of the kernel's type (but see a_num and others)
+ * All vectors and matrices are of the kernel's type (but see a_type and others)
  * except bias (but see bias_as_c) and row_bias: double for gemm_f64, else float.
  */
 struct rlx_k_gemm {
@@ -106,7 +98,7 @@ struct rlx_k_gemm {
 	double			alpha, beta, lo, hi;
 	enum rlx_act		act;
 	enum rlx_k_b_form	b_form;
-	enum rlx_k_num		a_num, b_num, c_num;
+	enum rlx_dtype		a_type, b_type, c_type;
 	bool			trans_a, b_fixed, one_scale;
 	size_t			batch[2];
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
@@ -118,7 +110,7 @@ struct rlx_k_gemm {
 /**
  * struct rlx_k_gemm_pack - weights into panels; a unit is one panel
  * @b:		B[K,N], or [N,K] where trans; ldb elements between rows
- * @num:	type of b; the packs of gemm_f32, gemm_bf16 and gemm_f16 take any and
+ * @type:	dtype of b; the packs of gemm_f32, gemm_bf16 and gemm_f16 take any and
  *		convert, gemm_f64_pack ignores it: b is double
  * @dst:	64-byte aligned, as large as the pack_size function says
  */
@@ -127,7 +119,7 @@ struct rlx_k_gemm_pack {
 	const void	*b;
 	size_t		ldb;
 	bool		trans;
-	enum rlx_k_num	num;
+	enum rlx_dtype	type;
 	void		*dst;
 };
 
@@ -238,7 +230,7 @@ static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 	size_t rows = rlx_k_gemm_rows(g, isa), nr = rlx_k_gemm_nr(isa);
 
 	return rlx_k_gemm_mr(isa) * nr * 4 + rows * (g->k + 48) * 4 +
-	       (g->b_form == RLX_B_PACKED && g->b_num == RLX_NUM_F32 ? 0 :
+	       (g->b_form == RLX_B_PACKED && rlx_k_type_size(g->b_type) > 2 ? 0 :
 		nr * (g->k + 4) * 4);
 }
 
@@ -250,8 +242,8 @@ static inline size_t rlx_k_gemm_f64_scratch(const struct rlx_k_gemm *g,
 }
 
 /*
- * gemm_int: C = A B of integers, modulo C's range; a_num, b_num and c_num are each an
- * enum rlx_dtype, bool in A or B is 0 and 1, and C has the widest. Rows as they are: no
+ * gemm_int: C = A B of integers, modulo C's range; a_type, b_type and c_type are any
+ * integers, bool in A or B is 0 and 1, and C has the widest. Rows as they are: no
  * trans_a, RLX_B_ROWS, and nothing behind the sums. A unit is so many rows, by batch.
  * Scratch: 0.
  */
@@ -336,7 +328,7 @@ enum rlx_k_i8_out {
  * @g:		as for gemm_f32, but A and B are bytes and strides of C are in
  *		elements of out. bias, row_bias, residual (f32), act, beta, lo
  *		and hi apply to all kinds but I32; alpha is the scale of the
- *		whole tensor. a_num ... c_num are not read.
+ *		whole tensor. a_type ... c_type are not read.
  * @a_signed, @b_signed: int8_t, else uint8_t. b_signed must be the same at
  *		packing.
  * @a_zero, @b_zero: zero points of the tensors

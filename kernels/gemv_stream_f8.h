@@ -8,7 +8,7 @@
 /**
  * struct rlx_k_gemv_stream_f8 - a GEMM of small M
  * @g:		a of f16 or bf16, whose rows begin at 16 bytes, and so do the lines of b that
- *		lie side by side; b_num is not read; one batch
+ *		lie side by side; b_type is not read; one batch
  * @e5m2:	b is f8e5m2, else f8e4m3
  */
 struct rlx_k_gemv_stream_f8 {

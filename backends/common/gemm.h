@@ -8,8 +8,6 @@
 
 /* The bias as input 2, if there is one, for each column, of @dtype. */
 enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g, enum rlx_dtype dtype);
-/* What its kernels call a real dtype. */
-enum rlx_k_num rlx_gemm_num(enum rlx_dtype dt);
 
 /* One matrix whose rows are those of input 0, all dimensions in front as one. */
 static inline bool rlx_gemm_rows_lead(const struct rlx_k_gemm *g)

@@ -4,12 +4,6 @@
 #include "backends/common/gemm_batch.h"
 #include "kernels/copy.h"
 
-enum rlx_k_num rlx_gemm_num(enum rlx_dtype dt)
-{
-	return dt == RLX_BF16 ? RLX_NUM_BF16 : dt == RLX_F16 ? RLX_NUM_F16 :
-	       RLX_NUM_F32;
-}
-
 enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g, enum rlx_dtype dtype)
 {
 	const struct rlx_type *bias = rlx_lower_in(lo, 2);
@@ -102,9 +96,9 @@ static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g, bool tra
 	g->ldc = g->ldr = g->n;
 	g->b_form = trans_b ? RLX_B_COLS : RLX_B_ROWS;
 	g->beta = 1;
-	g->a_num = rlx_gemm_num(a->dtype);
-	g->b_num = rlx_gemm_num(b->dtype);
-	g->c_num = rlx_gemm_num(y->dtype);
+	g->a_type = a->dtype;
+	g->b_type = b->dtype;
+	g->c_type = y->dtype;
 	if (g->n > SIZE_MAX / 64 / (g->k + 4))
 		return rlx_lower_unsupported(lo, "the right-hand side is too large");
 	return RLX_OK;

@@ -54,6 +54,7 @@ static struct rlx_k_gemm *product_args(struct rlx_lower *lo, const struct rlx_co
 	p->trans_a = g->transposed;
 	p->alpha = 1;
 	p->beta = 1;
+	p->a_type = p->b_type = p->c_type = RLX_F64;
 	p->batch[0] = g->n;
 	p->batch[1] = g->groups;
 	p->a_step[1] = m * k;

@@ -13,7 +13,7 @@ struct family {
 	size_t			(*units)(const struct rlx_k_gemm *g, enum rlx_isa isa);
 	size_t			(*scratch)(const struct rlx_k_gemm *g, enum rlx_isa isa);
 	uint64_t		(*set_rows)(void *args, int64_t rows, enum rlx_isa isa);
-	enum rlx_k_num		packed;		/* what weights are packed in */
+	enum rlx_dtype		packed;		/* what weights are packed in */
 };
 
 static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
@@ -67,7 +67,8 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 	if (a == RLX_F64 || b == RLX_F64) {
 		*f = (struct family){ "gemm_f64", RLX_F64, RLX_KERNEL_gemm_f64,
 				      RLX_KERNEL_gemm_f64_pack, rlx_k_gemm_f64_pack_size,
-				      rlx_k_gemm_units, rlx_k_gemm_f64_scratch, set_rows };
+				      rlx_k_gemm_units, rlx_k_gemm_f64_scratch, set_rows,
+				      RLX_F64 };
 		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
 	}
 	if (b == RLX_BF16 && !g->compute && many && !once)
@@ -76,7 +77,7 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 		*f = (struct family){ "gemm_bf16", RLX_F32, RLX_KERNEL_gemm_bf16,
 				      RLX_KERNEL_gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
 				      rlx_k_gemm_low_units, rlx_k_gemm_low_scratch,
-				      set_low_rows, RLX_NUM_BF16 };
+				      set_low_rows, RLX_BF16 };
 		if (many && once)
 			f->run = RLX_KERNEL_gemm_f32;
 		return (a == RLX_BF16 || a == RLX_F32) && (b == RLX_BF16 || b == RLX_F32) &&
@@ -84,12 +85,12 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 	}
 	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32,
 			      RLX_KERNEL_gemm_f32_pack, rlx_k_gemm_f32_pack_size,
-			      rlx_k_gemm_units, rlx_k_gemm_scratch, set_rows };
+			      rlx_k_gemm_units, rlx_k_gemm_scratch, set_rows, RLX_F32 };
 	if (b == RLX_F16) {	/* stays that in memory */
 		f->name = "gemm_f16";
 		f->pack = RLX_KERNEL_gemm_f16_pack;
 		f->pack_size = rlx_k_gemm_f16_pack_size;
-		f->packed = RLX_NUM_F16;
+		f->packed = RLX_F16;
 		/* columns that nobody packed are turned into rows of floats as well */
 		if (g->m <= few && (once || g->b_form != RLX_B_COLS || g->m <= RLX_K_GEMM_DOT_M))
 			f->run = RLX_KERNEL_gemm_f16;
@@ -103,13 +104,13 @@ static void pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family
 	const bool trans = g->b_form == RLX_B_COLS;
 	enum rlx_isa isa = cpu_isa(lo);
 	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k,
-				 trans | g->b_num << 1 | isa << 4, (int64_t)g->ldb };
+				 trans | g->b_type << 1 | isa << 4, (int64_t)g->ldb };
 	struct rlx_k_gemm_pack pack = {
-		.k = g->k, .n = g->n, .ldb = g->ldb, .trans = trans, .num = g->b_num,
+		.k = g->k, .n = g->n, .ldb = g->ldb, .trans = trans, .type = g->b_type,
 	};
 
 	g->b_form = RLX_B_PACKED;
-	g->b_num = f->packed;
+	g->b_type = f->packed;
 	cpu_pack(lo, &g->b, &(struct cpu_packing){
 		f->name, key, f->pack, 1, &pack, sizeof(pack),
 		offsetof(struct rlx_k_gemm_pack, b), offsetof(struct rlx_k_gemm_pack, dst),
@@ -144,9 +145,6 @@ static uint64_t set_int_rows(void *args, int64_t rows, enum rlx_isa isa)
 /* Integers, which nothing is packed for or fused with. */
 static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
-	g->a_num = (enum rlx_k_num)rlx_lower_in(lo, 0)->dtype;
-	g->b_num = (enum rlx_k_num)rlx_lower_in(lo, 1)->dtype;
-	g->c_num = (enum rlx_k_num)rlx_lower_out(lo, 0)->dtype;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, set_int_rows);

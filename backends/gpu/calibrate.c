@@ -107,13 +107,13 @@ static double copy_rate(struct gpu_rig *r, uint64_t bytes, int n)
 }
 
 /* Operations of a multiprocessor in a ns in a product of @n x @n x @n, by f16 or f32. */
-static double product_rate(struct gpu_rig *r, enum rlx_k_num num, size_t n)
+static double product_rate(struct gpu_rig *r, enum rlx_dtype type, size_t n)
 {
 	struct rlx_g_launch l = gpu_launch_for(r->d, 0);
-	uint64_t bytes = n * n * (num == RLX_NUM_F32 ? 4 : 2);
+	uint64_t bytes = n * n * (type == RLX_F32 ? 4 : 2);
 	struct rlx_k_gemm g = {
 		.m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n, .alpha = 1,
-		.b_form = RLX_B_COLS, .a_num = num, .b_num = num, .c_num = num,
+		.b_form = RLX_B_COLS, .a_type = type, .b_type = type, .c_type = type,
 		.a = (void *)(uintptr_t)gpu_rig_memory(r, bytes, 1),
 		.b = (void *)(uintptr_t)gpu_rig_memory(r, bytes, 1),
 		.c = (void *)(uintptr_t)gpu_rig_memory(r, bytes, 1),
@@ -123,15 +123,15 @@ static double product_rate(struct gpu_rig *r, enum rlx_k_num num, size_t n)
 	if (!g.a || !g.b || !g.c)
 		return 0;
 	memcpy(r->args, &g, sizeof(g));
-	(num == RLX_NUM_F32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_bf16_launch)(&g, &l);
+	(type == RLX_F32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_bf16_launch)(&g, &l);
 	ns = l.can ? least_of(r, &l, 5) : 0;
 	return ns > 0 ? 2.0 * (double)n * (double)n * (double)n / ns / l.processors : 0;
 }
 
 /* What a kernel for such a product is taken to make of a chip's rate: see its cost. */
-static double product_part(const struct gpu_device *d, enum rlx_k_num num)
+static double product_part(const struct gpu_device *d, enum rlx_dtype type)
 {
-	return num == RLX_NUM_F32 ? 0.8 : gpu_launch_for(d, 0).arch == 90 ? 1 : 0.5;
+	return type == RLX_F32 ? 0.8 : gpu_launch_for(d, 0).arch == 90 ? 1 : 0.5;
 }
 
 static bool measure(struct gpu_device *d, double out[N_NUMBERS])
@@ -148,8 +148,8 @@ static bool measure(struct gpu_device *d, double out[N_NUMBERS])
 	r = gpu_rig_new(d);
 	if (!r)
 		return false;
-	out[3] = product_rate(r, RLX_NUM_F16, 4096) / product_part(d, RLX_NUM_F16);
-	out[4] = product_rate(r, RLX_NUM_F32, 2048) / product_part(d, RLX_NUM_F32);
+	out[3] = product_rate(r, RLX_F16, 4096) / product_part(d, RLX_F16);
+	out[4] = product_rate(r, RLX_F32, 2048) / product_part(d, RLX_F32);
 	gpu_rig_free(r);
 	return true;
 }

@@ -59,15 +59,9 @@ static bool fits(const struct rlx_g_launch *l, const struct rlx_g_launch *by)
 /* Is b read by 16 bytes, as what is done before the GEMM (its prologue) wants it? */
 static bool reads_wide(const struct rlx_k_gemm *g)
 {
-	size_t by = g->b_num == RLX_NUM_F32 ? 4 : 8;
+	size_t by = g->b_type == RLX_F32 ? 4 : 8;
 
 	return g->ldb % by == 0 && (g->b_form == RLX_B_COLS || g->n % by == 0);
-}
-
-static uint8_t type_of_a(const struct rlx_k_gemm *g)
-{
-	return g->a_num == RLX_NUM_F16 ? RLX_F16 : g->a_num == RLX_NUM_F32 ? RLX_F32 :
-	       RLX_BF16;
 }
 
 /* ---- GEMMs beside each other ---- */
@@ -179,7 +173,7 @@ static bool may_do_again(const struct gpu_group *g, uint32_t k, const struct rlx
 	uint32_t sms = (uint32_t)gpu_device_of(&g->c->base)->attr[GPU_ATTR_SM_COUNT];
 
 	return m->m <= (is_exact(l) ? 16 : 64) && l->grid[0] <= 2 * sms && !gpu_reads_made(g, k) &&
-	       m->a_num == m->b_num && (m->a_num != RLX_NUM_F32 || is_exact(l)) &&
+	       m->a_type == m->b_type && (m->a_type != RLX_F32 || is_exact(l)) &&
 	       m->lda == m->k && m->b_fixed && rlx_k_gemm_batches(m) == 1 && m->k % 8 == 0 &&
 	       reads_wide(m) && gpu_is_in(g->p, gpu_step_of(g, k - 1)->out[0], RLX_PLACE_WORK);
 }
@@ -204,7 +198,7 @@ static bool may_norm(const struct gpu_group *g, uint32_t k, struct rlx_g_launch 
 	const struct rlx_k_gemm *m = gpu_args_of(g, k + 1);
 	const struct rlx_k_norm *n = gpu_args_of(g, k);
 	bool add = st->def->index == RLX_OP_fused_residual_norm;
-	uint8_t type = type_of_a(m);
+	uint8_t type = (uint8_t)m->a_type;
 
 	*l = horizontal(&g->call[k + 1].launch);
 	if (is_exact(l) &&
@@ -325,7 +319,7 @@ bool gpu_group_attention_gemm(struct gpu_group *g)
 	struct rlx_g_horizontal *join = (void *)g->args;
 	const struct rlx_k_attention *a = gpu_args_of(g, 0);
 	const struct rlx_k_gemm *m = gpu_args_of(g, 1);
-	uint8_t type = type_of_a(m);
+	uint8_t type = (uint8_t)m->a_type;
 
 	if (g->call->launch.variant != RLX_G_attention_short_kv || is_exact(&l) ||
 	    l.param.gemm_horizontal.GEMM_COLS > 32 || !may_do_again(g, 1, m, &l) ||

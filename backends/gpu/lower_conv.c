@@ -51,8 +51,8 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 	g->act = c->act;
 	g->lo = (double)c->act_a;
 	g->hi = (double)c->act_b;
-	g->a_num = g->b_num = rlx_gemm_num(rlx_lower_in(lo, 0)->dtype);
-	g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
+	g->a_type = g->b_type = rlx_lower_in(lo, 0)->dtype;
+	g->c_type = rlx_lower_out(lo, 0)->dtype;
 	rlx_lower_ref_in(lo, &g->a, 0, 0);
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
@@ -85,8 +85,8 @@ static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, stru
 	g->act = c->act;
 	g->lo = (double)c->act_a;
 	g->hi = (double)c->act_b;
-	g->a_num = g->b_num = rlx_gemm_num(dt);
-	g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
+	g->a_type = g->b_type = dt;
+	g->c_type = rlx_lower_out(lo, 0)->dtype;
 	rlx_lower_ref_in(lo, &g->a, !turned, 0);
 	rlx_lower_ref_in(lo, &g->b, turned, 0);
 	rlx_lower_ref_in(lo, turned ? &g->bias : &g->row_bias, 2, 0);

@@ -36,8 +36,8 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 	g->k = g->lda = g->ldb = (size_t)w->dim[1];
 	g->b_form = RLX_B_COLS;
 	g->alpha = 1;
-	g->a_num = g->b_num = rlx_gemm_num(x->dtype);
-	g->c_num = rlx_gemm_num(y->dtype);
+	g->a_type = g->b_type = x->dtype;
+	g->c_type = y->dtype;
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	a->norm = true;
 	a->eps = f->eps;
@@ -66,9 +66,9 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	g->n = g->ldb = g->ldc = (size_t)w->dim[2];
 	g->b_step[0] = g->k * g->n;
 	g->alpha = 1;
-	g->a_num = rlx_gemm_num(x->dtype);
-	g->b_num = rlx_gemm_num(w->dtype);
-	g->c_num = rlx_gemm_num(y->dtype);
+	g->a_type = x->dtype;
+	g->b_type = w->dtype;
+	g->c_type = y->dtype;
 	a->groups = (uint64_t)w->dim[0];
 	a->idx_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
 	rlx_lower_ref_in(lo, &g->a, 0, 0);

@@ -86,12 +86,6 @@ static bool may_take(struct rlx_lower *lo, const struct rlx_k_gemm *g)
 	return l.can;
 }
 
-static enum rlx_k_num num_of(enum rlx_dtype dt)
-{
-	return dt == RLX_F8E4M3 ? RLX_NUM_F8E4M3 : dt == RLX_F8E5M2 ? RLX_NUM_F8E5M2 :
-	       rlx_gemm_num(dt);
-}
-
 /* What is multiplied: dtypes of the operands, and how many elements there are. */
 struct sides {
 	enum rlx_dtype	a, b;
@@ -124,8 +118,8 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	struct rlx_k_gemm t = h->g, *g;
 	struct rlx_ref ref;
 
-	t.a_num = num_of(s->a);
-	t.b_num = num_of(s->b);
+	t.a_type = s->a;
+	t.b_type = s->b;
 	t.b_form = RLX_B_COLS;
 	t.ldb = t.k;
 	rlx_g_gemm_wgmma_f8_launch(&t, &l);
@@ -198,7 +192,7 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 
 	if (refers(h, offsetof(struct rlx_k_gemm, residual)))
 		return rlx_lower_unsupported(lo, "no kernel for a residual in fp8");
-	h->g.c_num = RLX_NUM_F32;
+	h->g.c_type = RLX_F32;
 	for (i = 0; i < h->n_ref; i++)
 		if (h->ref[i].at == offsetof(struct rlx_k_gemm, c)) {
 			h->ref[i].val = tmp;
@@ -223,8 +217,8 @@ static enum rlx_status multiply(struct rlx_lower *lo, const struct sides *s)
 	enum rlx_status st;
 	struct held h;
 
-	g->a_num = g->b_num = rlx_gemm_num(s->half);
-	g->c_num = num_of(rlx_lower_out(lo, 0)->dtype);
+	g->a_type = g->b_type = s->half;
+	g->c_type = rlx_lower_out(lo, 0)->dtype;
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	st = hold(lo, &h);
 	if (st || (is_f8(s->a) && is_f8(s->b) && by_groups(lo, &h, s, &st)))

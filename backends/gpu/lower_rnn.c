@@ -17,8 +17,9 @@ static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence
 		g->k = g->lda = g->ldb = k;
 		g->ldc = n * (size_t)r->dirs;
 		g->b_form = RLX_B_COLS;
-		g->a_num = rlx_gemm_num(x);
-		g->b_num = rlx_gemm_num(w);
+		g->a_type = x;
+		g->b_type = w;
+		g->c_type = RLX_F32;
 		g->alpha = 1;
 		rlx_lower_ref_in(lo, &g->a, 0, 0);
 		rlx_lower_ref_in(lo, &g->b, 1, d * n * k * rlx_dtype_size(w));

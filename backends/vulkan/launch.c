@@ -376,11 +376,6 @@ static void launch_scan(const void *args, struct vk_launch *l)
 
 /* ---- GEMM ---- */
 
-static uint32_t num_type(enum rlx_k_num n)
-{
-	return n == RLX_NUM_BF16 ? RLX_BF16 : n == RLX_NUM_F16 ? RLX_F16 : RLX_F32;
-}
-
 static bool whole_vectors(const size_t step[2])
 {
 	return step[0] % 8 == 0 && step[1] % 8 == 0;
@@ -389,9 +384,9 @@ static bool whole_vectors(const size_t step[2])
 /* Of f16 or bf16, in rows of whole vectors, and enough to fill half of a fragment. */
 static bool takes_coopmat(const struct rlx_k_gemm *g, const struct vk_launch *l)
 {
-	return (g->a_num == RLX_NUM_F16 ? l->coopmat :
-		g->a_num == RLX_NUM_BF16 && l->coopmat_bf16) && g->b_num == g->a_num &&
-	       g->c_num <= RLX_NUM_F16 && g->m >= 8 && g->n % 8 == 0 && g->k % 8 == 0 && g->k &&
+	return (g->a_type == RLX_F16 ? l->coopmat :
+		g->a_type == RLX_BF16 && l->coopmat_bf16) && g->b_type == g->a_type &&
+	       is_real(g->c_type) && g->m >= 8 && g->n % 8 == 0 && g->k % 8 == 0 && g->k &&
 	       (!g->trans_a || g->m % 8 == 0) && g->k <= INT32_MAX &&
 	       g->lda % 8 == 0 && g->ldb % 8 == 0 && g->ldc % 8 == 0 &&
 	       whole_vectors(g->a_step) && whole_vectors(g->b_step) && whole_vectors(g->c_step);
@@ -404,12 +399,12 @@ static void launch_gemm_coopmat(const struct rlx_k_gemm *g, struct vk_launch *l)
 	uint32_t tile = large >= l->units ? 128 : 64, i;
 
 	begin(l, "gemm_coopmat", 4 * l->subgroup);
-	param(l, num_type(g->c_num));
+	param(l, g->c_type);
 	param(l, g->trans_a);
 	param(l, g->b_form == RLX_B_COLS);
 	param(l, g->act);
 	param(l, tile);
-	param(l, num_type(g->a_num));
+	param(l, g->a_type);
 	param(l, tile / 2 / VK_FRAGMENT);
 	param(l, tile / 2 / VK_FRAGMENT);
 	for (i = 0; i < 3; i++)
@@ -434,8 +429,8 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	uint64_t cols = g->n > 2 * (uint64_t)l->subgroup ? GEMM_COLS : g->n > l->subgroup ? 2 : 1;
 	uint64_t rows = 1;
 
-	if (g->k > UINT32_MAX || g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
-	    g->b_num > RLX_NUM_F16) {
+	if (g->k > UINT32_MAX || g->b_form == RLX_B_PACKED || g->scales || !is_real(g->a_type) ||
+	    !is_real(g->b_type)) {
 		refuse(l, "no Vulkan kernel multiplies these operands");
 		return;
 	}
@@ -444,9 +439,9 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 		return;
 	}
 	begin(l, "gemm", l->subgroup);
-	param(l, num_type(g->a_num));
-	param(l, num_type(g->b_num));
-	param(l, num_type(g->c_num));
+	param(l, g->a_type);
+	param(l, g->b_type);
+	param(l, g->c_type);
 	param(l, g->trans_a);
 	param(l, g->b_form == RLX_B_COLS);
 	param(l, g->act);
@@ -462,7 +457,7 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	each_group(l, gemm_groups(g, l, rows, cols));
 }
 
-/* Of doubles and integers; the numbers are dtypes. */
+/* Of doubles and integers. */
 static void launch_gemm_plain(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_gemm *g = args;
@@ -472,9 +467,9 @@ static void launch_gemm_plain(const void *args, struct vk_launch *l)
 		return;
 	}
 	begin(l, "gemm_plain", THREADS);
-	param(l, (uint32_t)g->a_num);
-	param(l, (uint32_t)g->b_num);
-	param(l, (uint32_t)g->c_num);
+	param(l, g->a_type);
+	param(l, g->b_type);
+	param(l, g->c_type);
 	param(l, g->trans_a);
 	param(l, g->b_form == RLX_B_COLS);
 	each_thread(l, g->m * g->n * rlx_k_gemm_batches(g));

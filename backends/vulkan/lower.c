@@ -199,9 +199,6 @@ static enum rlx_status gemm_plain(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return rlx_lower_unsupported(lo, "no Vulkan kernel multiplies these dtypes");
 	if (rlx_gemm_bias(lo, g, RLX_F64))
 		return lo->status;
-	g->a_num = (enum rlx_k_num)a;
-	g->b_num = (enum rlx_k_num)b;
-	g->c_num = (enum rlx_k_num)y;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	return rlx_lower_call(lo, y == RLX_F64 ? RLX_KERNEL_gemm_f64 : RLX_KERNEL_gemm_int, 0, 0,
 			      0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* GEMM with weights in bf16 where the machine has no bf16 product. */
-#define GF_NUM		RLX_NUM_BF16
+#define GF_TYPE		RLX_BF16
 #define GF_VEC		vu16h
 #define GF_LOADU(p)	vf_loadu_bf16(p)
 #define GF_LOADN(p, n)	vf_loadn_bf16(p, n)

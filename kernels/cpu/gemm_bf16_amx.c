@@ -20,7 +20,7 @@ static inline int gx_kind(const struct rlx_k_gemm *g)
 /* A tile of A is read whole. */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
-	return !g->trans_a && g->a_num == RLX_NUM_BF16 && g->k % (TILE_COLSB / 2) == 0;
+	return !g->trans_a && g->a_type == RLX_BF16 && g->k % (TILE_COLSB / 2) == 0;
 }
 
 #include "kernels/simd/gemm_pairs.h"

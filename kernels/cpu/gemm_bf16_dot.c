@@ -30,7 +30,7 @@ typedef int32_t pair_a __attribute__((aligned(2), may_alias));
 /* The other half of a last odd pair would be the next row's first element. */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
-	return !g->trans_a && g->a_num == RLX_NUM_BF16 && g->k % 2 == 0 &&
+	return !g->trans_a && g->a_type == RLX_BF16 && g->k % 2 == 0 &&
 	       (rows <= 6 || g->lda * 2 % 2048);
 }
 

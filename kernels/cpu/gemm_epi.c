@@ -8,7 +8,7 @@ RLX_INLINE void ge_run(const struct ge *args, const int act)
 	const struct ge e = *args;
 	const vf alpha = vf_set1(e.alpha), beta = vf_set1(e.beta);
 	const vf lo = vf_set1(e.lo), hi = vf_set1(e.hi);
-	size_t es = ge_size(e.num), i, j;
+	size_t es = ge_size(e.type), i, j;
 
 	for (j = 0; j < e.cols; j += RLX_VL) {
 		size_t n = e.cols - j;
@@ -24,9 +24,9 @@ RLX_INLINE void ge_run(const struct ge *args, const int act)
 				b += vf_set1(e.row_bias[i]);
 			x = vf_fma(x, alpha, b);
 			if (r)
-				x = vf_fma(ge_load(r + i * e.ldr * es, e.num,
+				x = vf_fma(ge_load(r + i * e.ldr * es, e.type,
 						   n), beta, x);
-			ge_store(c, ge_act(x, act, lo, hi), e.num, n);
+			ge_store(c, ge_act(x, act, lo, hi), e.type, n);
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* GEMM with weights in f16. */
-#define GF_NUM		RLX_NUM_F16
+#define GF_TYPE		RLX_F16
 #define GF_VEC		vu16h
 #ifdef RLX_ISA_base
 #include "kernels/simd/gemm_fma_panel.h"

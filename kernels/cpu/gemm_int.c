@@ -72,9 +72,9 @@ static void add_##T(T (*restrict sum)[COLS], T (*restrict line)[COLS],	\
 static void block_##T(const struct rlx_k_gemm *g, const char *a, const char *b, \
 		      char *c, size_t rows, size_t cols)		\
 {									\
-	size_t as = rlx_k_type_size((enum rlx_dtype)g->a_num);		\
-	size_t bs = rlx_k_type_size((enum rlx_dtype)g->b_num);		\
-	size_t cs = rlx_k_type_size((enum rlx_dtype)g->c_num), k, r, j; \
+	size_t as = rlx_k_type_size(g->a_type);				\
+	size_t bs = rlx_k_type_size(g->b_type);				\
+	size_t cs = rlx_k_type_size(g->c_type), k, r, j;		\
 	T sum[RLX_K_GEMM_INT_ROWS][COLS], line[STEP][COLS];		\
 	T x[RLX_K_GEMM_INT_ROWS][HELD] = { 0 };				\
 									\
@@ -86,11 +86,11 @@ static void block_##T(const struct rlx_k_gemm *g, const char *a, const char *b, 
 		for (j = 0; j < STEP; j++)				\
 			if (j < n)					\
 				widen_##T(line[j], b + (k + j) * g->ldb * bs, \
-					  (int)g->b_num, cols);		\
+					  (int)g->b_type, cols);		\
 			else						\
 				memset(line[j], 0, cols * sizeof(T));	\
 		for (r = 0; r < rows && k % HELD == 0; r++)		\
-			widen_##T(x[r], a + (r * g->lda + k) * as, (int)g->a_num, \
+			widen_##T(x[r], a + (r * g->lda + k) * as, (int)g->a_type, \
 				  g->k - k < HELD ? g->k - k : HELD);	\
 		add_##T(sum, line, x[0] + k % HELD, rows, cols);	\
 	}								\
@@ -104,9 +104,9 @@ void RLX_K(gemm_int)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_gemm *g = args;
 	size_t blocks = rlx_k_gemm_int_blocks(g), in = g->batch[1] ? g->batch[1] : 1;
-	size_t as = rlx_k_type_size((enum rlx_dtype)g->a_num);
-	size_t bs = rlx_k_type_size((enum rlx_dtype)g->b_num);
-	size_t cs = rlx_k_type_size((enum rlx_dtype)g->c_num);
+	size_t as = rlx_k_type_size(g->a_type);
+	size_t bs = rlx_k_type_size(g->b_type);
+	size_t cs = rlx_k_type_size(g->c_type);
 
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {

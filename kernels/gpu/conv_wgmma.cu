@@ -36,7 +36,7 @@
 #define GEMM_TRANS_A	0
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
-#define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == 0)
+#define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == GEMM_F32)
 #define CONV_ACROSS	(CONV_PLAIN_Y == 2)	/* tiles reach across images */
 #define STORE_SHIFTED	(CONV_PLAIN_Y == 1)
 #define CONV_FOLDED	(CONV_TURNED > 1)

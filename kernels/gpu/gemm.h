@@ -23,12 +23,6 @@
 #define GEMM_SCALED	0
 #endif
 
-/* enum rlx_k_num to a type */
-template <int NUM> struct gemm_type;
-template <> struct gemm_type<RLX_NUM_F32> { typedef float type; };
-template <> struct gemm_type<RLX_NUM_BF16> { typedef bf16 type; };
-template <> struct gemm_type<RLX_NUM_F16> { typedef f16 type; };
-
 /* What comes last, of f32 or f64. */
 template <class T>
 static DEV inline T gemm_act(int act, const struct rlx_k_gemm &a, T x)

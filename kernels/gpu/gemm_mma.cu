@@ -12,7 +12,7 @@
  * three bits of mantissa.
  */
 #ifdef RLX_KERNEL_gemv	/* loads of one block under way while another adds up */
-#define RLX_G_BLOCKS	(GEMM_TYPE_A == RLX_NUM_F32 ? 1 : 2)
+#define RLX_G_BLOCKS	(GEMM_TYPE_A == RLX_F32 ? 1 : 2)
 #elif defined(RLX_KERNEL_gemm_mma)	/* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(GEMM_EDGE == 128 ? 2 : GEMM_EDGE == 64 ? 4 : 8)
 #endif
@@ -32,9 +32,9 @@
 #include "kernels/gpu/gemv.h"
 #include "kernels/gpu/mma.h"
 
-typedef gemm_type<GEMM_TYPE_A>::type type_a;
-typedef gemm_type<GEMM_TYPE_B>::type type_b;
-typedef gemm_type<GEMM_TYPE_C>::type type_c;
+typedef rlx_t<GEMM_TYPE_A>::mem type_a;
+typedef rlx_t<GEMM_TYPE_B>::mem type_b;
+typedef rlx_t<GEMM_TYPE_C>::mem type_c;
 
 /* Operands are f16 where both are; everything else is rounded to bf16, or to TF32. */
 template <class A, class B> struct product_of { typedef bf16 type; };

@@ -31,8 +31,9 @@
 /* GEMV by columns (gemv.h): lanes of a column, each with @per of its @k at a time. */
 #define GEMV_LANES(k, per)	((k) > 16 * (per) ? 32 : (k) > 8 * (per) ? 16 : 8)
 
-/* Of enum rlx_k_num the first type of fp8, for #if. */
-#define GEMM_F8		3
+/* Of enum rlx_dtype f32 and the first type of fp8, for #if, which knows no enum. */
+#define GEMM_F32	2
+#define GEMM_F8		5
 
 /*
  * Few rows of f32 (gemm_small_m_f32.h), by rows and columns of a block: columns of a lane, of 8

@@ -29,7 +29,7 @@
 
 /* Sums are stored in f32, without a conversion. */
 #ifndef SUMS_STORED
-#define SUMS_STORED	(GEMM_TYPE_C == 0)
+#define SUMS_STORED	(GEMM_TYPE_C == GEMM_F32)
 #endif
 
 /*
@@ -45,10 +45,10 @@
 #if F8
 typedef f16 half;
 #else
-typedef gemm_type<GEMM_TYPE_A>::type half;
+typedef rlx_t<GEMM_TYPE_A>::mem half;
 #endif
 #if GEMM_TYPE_C < GEMM_F8
-typedef gemm_type<GEMM_TYPE_C>::type type_c;
+typedef rlx_t<GEMM_TYPE_C>::mem type_c;
 #elif GEMM_TYPE_C == GEMM_F8
 typedef f8e4m3 type_c;
 #else
@@ -125,7 +125,7 @@ static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned ch
 		wgmma_fence();
 #pragma unroll
 		for (int k = 0; k < DEPTH / 16; k++)
-			wgmma_f8<BN, GEMM_TYPE_A == RLX_NUM_F8E5M2, GEMM_TYPE_B == RLX_NUM_F8E5M2>(
+			wgmma_f8<BN, GEMM_TYPE_A == RLX_F8E5M2, GEMM_TYPE_B == RLX_F8E5M2>(
 				d, slice(pa, k, BM, A_STEP), slice(pb, k, BN, B_STEP), k);
 		wgmma_commit();
 		wgmma_wait<0>();

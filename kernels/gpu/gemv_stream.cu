@@ -19,12 +19,12 @@
 #include "kernels/gemv_stream.h"
 
 /*
- * STREAM_TYPE: of a and b, STREAM_TYPE_C: of c, as enum rlx_k_num. STREAM_COLS: columns of a
+ * STREAM_TYPE: of a and b, STREAM_TYPE_C: of c, as enum rlx_dtype. STREAM_COLS: columns of a
  * block. STREAM_16_ROWS: more than 8 rows. STREAM_B_FIXED: nobody writes b. STREAM_B_ROWS: b's
  * rows, of n, lie side by side.
  */
-typedef gemm_type<STREAM_TYPE>::type half;
-typedef gemm_type<STREAM_TYPE_C>::type type_c;
+typedef rlx_t<STREAM_TYPE>::mem half;
+typedef rlx_t<STREAM_TYPE_C>::mem type_c;
 typedef gemm_operands<float, half, half, type_c> operands;
 
 #define NORM		(STREAM_NORM != 0)

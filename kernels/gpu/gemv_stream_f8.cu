@@ -75,7 +75,7 @@ RLX_G_KERNEL(narrow_f8, struct rlx_k_cast, 256)
 		}
 }
 #else
-typedef gemm_type<STREAM_TYPE>::type half;
+typedef rlx_t<STREAM_TYPE>::mem half;
 
 /* Bytes @i and @j of @w as a word of two 16-bit floats. */
 template <int I, int J> static DEV inline uint32_t widen(uint32_t w)
@@ -130,7 +130,7 @@ RLX_G_KERNEL(widen_f8, struct rlx_k_cast, 256)
 }
 #else
 
-typedef gemm_type<STREAM_TYPE_C>::type type_c;
+typedef rlx_t<STREAM_TYPE_C>::mem type_c;
 typedef gemm_operands<float, half, uint8_t, type_c> operands;
 
 #define BOTH		(MMA_A == 4 && STREAM_16_ROWS)	/* rows 8 .. 15 too */

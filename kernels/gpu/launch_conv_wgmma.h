@@ -195,11 +195,6 @@ static inline int64_t rlx_g_conv_wgmma_tiles(const struct rlx_k_conv_nd *a,
 	return rlx_g_ceil(rlx_g_conv_pixels(a), t.m) * rlx_g_ceil((int64_t)a->oc, t.n);
 }
 
-static inline int32_t rlx_g_conv_num(uint8_t type)
-{
-	return type == RLX_F16 ? RLX_NUM_F16 : type == RLX_BF16 ? RLX_NUM_BF16 : RLX_NUM_F32;
-}
-
 /* In tiles @t, each sum in @parts or, where k has less steps, as many as have some. */
 static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx_g_gemm_tile t,
 				       int64_t parts, struct rlx_g_launch *l)
@@ -230,8 +225,8 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	if (folded && fold < RLX_G_CONV_FOLD)
 		rlx_g_conv_fold_weights(a, l);
 	RLX_G_VARIANT(l, conv_wgmma,
-		      .GEMM_TYPE_A = rlx_g_conv_num(a->type),
-		      .GEMM_TYPE_C = rlx_g_conv_num(a->out_type),
+		      .GEMM_TYPE_A = a->type,
+		      .GEMM_TYPE_C = a->out_type,
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
 		      .CONV_TURNED = folded ? (int32_t)fold : a->x_plain,

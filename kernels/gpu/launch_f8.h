@@ -61,7 +61,7 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 	struct rlx_g_f8_shape s;
 
 	if (g->m > RLX_K_GEMV_STREAM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
-	    g->a_num == RLX_NUM_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
+	    g->a_type == RLX_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
 	    g->n > 1 << 30 || (rows ? g->n % 16 || g->k % 8 : g->k % 16) ||
 	    rlx_k_gemm_batches(g) != 1)
 		return;
@@ -71,7 +71,7 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 	rlx_g_line(l, rlx_g_ceil((int64_t)g->n, s.cols) * rlx_g_ceil((int64_t)g->m, 16),
 		   s.threads);
 	l->shared = rlx_g_f8_shared(&s);
-	RLX_G_VARIANT(l, gemv_stream_f8, .STREAM_TYPE = g->a_num, .STREAM_TYPE_C = g->c_num,
+	RLX_G_VARIANT(l, gemv_stream_f8, .STREAM_TYPE = g->a_type, .STREAM_TYPE_C = g->c_type,
 		      .STREAM_COLS = (int32_t)s.cols, .STREAM_THREADS = (int32_t)s.threads,
 		      .STREAM_STAGES = (int32_t)s.stages, .STREAM_16_ROWS = g->m > 8,
 		      .STREAM_B_FIXED = g->b_fixed, .STREAM_B_ROWS = rows, .STREAM_E5M2 = a->e5m2);
@@ -82,7 +82,7 @@ static inline struct rlx_k_gemm rlx_g_gemm_f8_as_16bit(const struct rlx_k_gemm *
 {
 	struct rlx_k_gemm h = *a;
 
-	h.a_num = h.b_num = RLX_NUM_BF16;
+	h.a_type = h.b_type = RLX_BF16;
 	h.k /= 2;
 	h.lda /= 2;
 	h.ldb /= 2;
@@ -100,14 +100,14 @@ static inline const char *rlx_g_gemm_wgmma_f8_why_not(const void *args,
 	size_t odd = a->lda | a->ldb | a->k | a->a_step[0] | a->a_step[1] | a->b_step[0] |
 		     a->b_step[1];
 	const struct rlx_k_gemm h = rlx_g_gemm_f8_as_16bit(a);
-	bool out = a->c_num >= RLX_NUM_F8E4M3;
+	bool out = a->c_type >= RLX_F8E4M3;
 
 	if (l->arch != 90)
 		return "the chip is not sm_90";
 	if (odd % 16 || a->trans_a || a->b_form != RLX_B_COLS)
 		return "a line does not begin at 16 bytes, or k is not innermost in both";
-	if (a->a_num < RLX_NUM_F8E4M3 || a->b_num < RLX_NUM_F8E4M3 ||
-	    (out && (a->residual || a->c_num != a->a_num || a->c_num != a->b_num)))
+	if (a->a_type < RLX_F8E4M3 || a->b_type < RLX_F8E4M3 ||
+	    (out && (a->residual || a->c_type != a->a_type || a->c_type != a->b_type)))
 		return "no such mixture of types";
 	return rlx_g_gemm_unaligned(&h) ? "a or b does not begin at 16 bytes" :
 	       rlx_g_gemm_unmapped(&h);
@@ -124,8 +124,8 @@ static inline bool rlx_g_gemm_wgmma_f8_plan(const void *args, unsigned int i,
 	if (!rlx_g_gemm_tile(i, &t))
 		return false;
 	rlx_g_gemm_by(&h, t, l);
-	l->param.gemm_wgmma.GEMM_TYPE_A = a->a_num;
-	l->param.gemm_wgmma.GEMM_TYPE_B = a->b_num;
+	l->param.gemm_wgmma.GEMM_TYPE_A = a->a_type;
+	l->param.gemm_wgmma.GEMM_TYPE_B = a->b_type;
 	l->can = t.n <= 192;
 	return true;
 }
@@ -162,7 +162,7 @@ static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *
 		RLX_G_VARIANT(l, narrow_f8, .STREAM_E5M2 = a->dst_type == RLX_F8E5M2);
 	else
 		RLX_G_VARIANT(l, widen_f8, .STREAM_E5M2 = a->src_type == RLX_F8E5M2,
-			      .STREAM_TYPE = a->dst_type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16);
+			      .STREAM_TYPE = a->dst_type);
 }
 
 static inline void rlx_g_turn_f8_launch(const void *args, struct rlx_g_launch *l)

@@ -31,15 +31,10 @@ static inline int64_t rlx_g_gemm_tiles(const struct rlx_k_gemm *a, int64_t edge)
 
 /* The types of a product as parameters. */
 #define RLX_G_GEMM_TYPES(a)						\
-	.GEMM_TYPE_A = (a)->a_num, .GEMM_TYPE_B = (a)->b_num, .GEMM_TYPE_C = (a)->c_num
+	.GEMM_TYPE_A = (a)->a_type, .GEMM_TYPE_B = (a)->b_type, .GEMM_TYPE_C = (a)->c_type
 #define RLX_G_GEMM_SCALED_TYPES(a)	RLX_G_GEMM_TYPES(a), .GEMM_SCALED = (a)->scales != NULL
 
 #define RLX_G_GEMM_EDGE(large)	((large) ? 128 : 64)	/* rows and columns of such a tile */
-
-static inline uint32_t rlx_g_gemm_size(enum rlx_k_num num)
-{
-	return num == RLX_NUM_F32 ? 4 : num >= RLX_NUM_F8E4M3 ? 1 : 2;
-}
 
 /* Smaller weights stay in the L2 from one run to the next. */
 enum { RLX_G_GEMM_CACHED = 2 << 20 };
@@ -47,7 +42,7 @@ enum { RLX_G_GEMM_CACHED = 2 << 20 };
 /* Bytes of b that a launch brings from memory: all, if it is not in the L2 anyway. */
 static inline double rlx_g_gemm_b_bytes(const struct rlx_k_gemm *a)
 {
-	double bytes = (double)a->n * (double)a->k * rlx_g_gemm_size(a->b_num) *
+	double bytes = (double)a->n * (double)a->k * rlx_k_type_size(a->b_type) *
 		       (a->b_step[0] || a->b_step[1] ? (double)rlx_k_gemm_batches(a) : 1);
 
 	return a->b_fixed && bytes < RLX_G_GEMM_CACHED ? 0 : bytes;
@@ -58,9 +53,9 @@ static inline double rlx_g_gemm_dram(const struct rlx_k_gemm *a)
 {
 	double batches = (double)rlx_k_gemm_batches(a), m = (double)a->m, c;
 
-	c = m * (double)a->n * rlx_g_gemm_size(a->c_num) * (a->residual ? 2 : 1);
+	c = m * (double)a->n * rlx_k_type_size(a->c_type) * (a->residual ? 2 : 1);
 	return rlx_g_gemm_b_bytes(a) +
-	       batches * (c + m * (double)a->k * rlx_g_gemm_size(a->a_num));
+	       batches * (c + m * (double)a->k * rlx_k_type_size(a->a_type));
 }
 
 /* ---- GEMV ---- */
@@ -87,7 +82,7 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 static inline int32_t rlx_g_gemv_lanes(const struct rlx_k_gemm *a)
 {
 	return a->b_form != RLX_B_COLS ? 0 :
-	       GEMV_LANES(a->k, 16 / (size_t)rlx_g_gemm_size(a->b_num));
+	       GEMV_LANES(a->k, 16 / rlx_k_type_size(a->b_type));
 }
 
 /* Places where lines of a begin, or (@b) of b, or'ed: of elements of @size bytes, in bytes. */
@@ -115,7 +110,7 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	bool cols = a->b_form == RLX_B_COLS;
-	uint32_t size = rlx_g_gemm_size(a->b_num);
+	uint32_t size = rlx_k_type_size(a->b_type);
 	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0;
 	int64_t lanes = rlx_g_gemv_lanes(a), once = lanes / 8;
 
@@ -257,7 +252,7 @@ static inline const char *rlx_g_gemm_unmapped(const struct rlx_k_gemm *a)
 {
 	const size_t most = INT32_MAX / 2;
 
-	if (a->a_num != a->b_num || a->a_num == RLX_NUM_F32)
+	if (a->a_type != a->b_type || a->a_type == RLX_F32)
 		return "a and b are not both f16 or both bf16";
 	return a->m && a->n && a->k && a->m < most && a->n < most && a->k < most &&
 	       a->lda < most && a->ldb < most && rlx_g_gemm_tiles(a, 64) < INT32_MAX ?
@@ -301,7 +296,7 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
-	if (rlx_g_gemm_scatters(a, rlx_g_gemm_size(a->c_num)))
+	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = 1;
@@ -481,7 +476,7 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * size;
 	t->steps = (double)steps;
-	if (half && a->a_num != a->b_num)	/* converted, by elements */
+	if (half && a->a_type != a->b_type)	/* converted, by elements */
 		t->step_ns = 1500;
 	else if (half)
 		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 400 : 300) + (edge == 16 ? 600 : 0);
@@ -671,7 +666,7 @@ static inline const char *rlx_g_gemv_stream_why_not(const void *args,
 		return "M is over 16";
 	if (g->b_form == RLX_B_PACKED || g->trans_a)
 		return "a is transposed, or b packed";
-	if (g->a_num == RLX_NUM_F32 || g->a_num != g->b_num)
+	if (g->a_type == RLX_F32 || g->a_type != g->b_type)
 		return "a and b are not both f16 or both bf16";
 	if (g->k % 8 || g->lda % 8 || g->ldb % 8 || (rows && g->n % 8) ||
 	    (((uint64_t)(uintptr_t)g->a | (uint64_t)(uintptr_t)g->b) & 15))
@@ -680,7 +675,7 @@ static inline const char *rlx_g_gemv_stream_why_not(const void *args,
 		return "K is 0 or over 2^30, or there is a batch";
 	if (rows && a->gate)
 		return "b is by rows, and the result gated";
-	return a->norm && g->a_num == RLX_NUM_F16 ? "f16 overflows before the norm" : NULL;
+	return a->norm && g->a_type == RLX_F16 ? "f16 overflows before the norm" : NULL;
 }
 
 /* In the one shape that gives all multiprocessors as many columns. */
@@ -693,7 +688,7 @@ static inline void rlx_g_gemv_stream_by(const struct rlx_k_gemv_stream *a,
 
 	if (!g->m || !n) {
 		rlx_g_line(l, 0, 128);
-		RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_num);
+		RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_type);
 		return;
 	}
 	s = rlx_g_gemv_stream_shape(g, n, l->processors);
@@ -704,7 +699,7 @@ static inline void rlx_g_gemv_stream_by(const struct rlx_k_gemv_stream *a,
 		return;
 	rlx_g_line(l, rlx_g_ceil(n, s.cols), s.threads);
 	l->shared = rlx_g_gemv_stream_shared(&s);
-	RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_num, .STREAM_TYPE_C = g->c_num,
+	RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_type, .STREAM_TYPE_C = g->c_type,
 		      .STREAM_COLS = (int32_t)s.cols, .STREAM_THREADS = (int32_t)s.threads,
 		      .STREAM_STAGES = (int32_t)s.stages, .STREAM_NORM = a->norm,
 		      .STREAM_GATED = a->gate != RLX_GATE_NONE, .STREAM_16_ROWS = g->m > 8,
@@ -760,17 +755,17 @@ static inline void rlx_g_gemm_stream_cost(const void *args, const struct rlx_g_l
 
 static inline void rlx_g_gemm_describe(const void *args, char *buf, size_t size)
 {
-	static const char *const num[] = { [RLX_NUM_F32] = "f32", [RLX_NUM_BF16] = "bf16",
-					   [RLX_NUM_F16] = "f16", [RLX_NUM_F8E4M3] = "f8e4m3",
-					   [RLX_NUM_F8E5M2] = "f8e5m2" };
+	static const char *const name[] = { [RLX_F32] = "f32", [RLX_BF16] = "bf16",
+					    [RLX_F16] = "f16", [RLX_F8E4M3] = "f8e4m3",
+					    [RLX_F8E5M2] = "f8e5m2" };
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	uint64_t odd = rlx_g_gemm_lines(a, false, rlx_g_gemm_size(a->a_num)) |
-		       rlx_g_gemm_lines(a, true, rlx_g_gemm_size(a->b_num)) | 16;
+	uint64_t odd = rlx_g_gemm_lines(a, false, rlx_k_type_size(a->a_type)) |
+		       rlx_g_gemm_lines(a, true, rlx_k_type_size(a->b_type)) | 16;
 
 	snprintf(buf, size, "gemm %zux%zux%zu batch=%zu%s %s %s %s %c%c ld=%zu,%zu,%zu at=%d%s%s "
 		 "act=%d", a->m, a->n, a->k, rlx_k_gemm_batches(a),
-		 a->b_step[0] || a->b_step[1] ? "" : " one-b", num[a->a_num], num[a->b_num],
-		 num[a->c_num], a->trans_a ? 't' : 'n', a->b_form == RLX_B_COLS ? 't' : 'n',
+		 a->b_step[0] || a->b_step[1] ? "" : " one-b", name[a->a_type], name[a->b_type],
+		 name[a->c_type], a->trans_a ? 't' : 'n', a->b_form == RLX_B_COLS ? 't' : 'n',
 		 a->lda, a->ldb, a->ldc, (int)(odd & -odd), a->b_fixed ? " fixed" : "",
 		 a->residual ? " residual" : "", (int)a->act);
 }

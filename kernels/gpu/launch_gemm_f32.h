@@ -184,7 +184,7 @@ static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, bool large,
 				      struct rlx_g_launch *l)
 {
 	rlx_g_gemm_mma_tile(a, 4, RLX_G_GEMM_EDGE(large), l);
-	RLX_G_VARIANT(l, gemm_mma, .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
+	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_TYPES(a), .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
 		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 }
 

@@ -10,7 +10,7 @@
  *			(and its own gd_starts_at_bias(g): sums may start from
  *			bias; and gd_plain(g): sums may go to C as they are)
  *	GD_TAIL		bytes behind each panel, if any
- *	GD_WIDEN	if packed panels of another b_num are widened by gd_widen(g,
+ *	GD_WIDEN	if packed panels of another b_type are widened by gd_widen(g,
  *			panel, dst): bytes of a packed row of theirs
  *	GD_ROWS(g)	rows of a unit, if not rlx_k_gemm_rows()
  *	GD_SUMS(rows)	bytes of sums at the start of scratch, if not one tile
@@ -105,14 +105,14 @@ static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
 static inline bool gd_plain(const struct rlx_k_gemm *g)
 {
 	return g->alpha == 1 && g->act == RLX_ACT_NONE && !g->residual &&
-	       !g->row_bias && g->c_num == RLX_NUM_F32;
+	       !g->row_bias && g->c_type == RLX_F32;
 }
 
 static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
-	size_t row = d->row + i, es = ge_size(g->c_num);
+	size_t row = d->row + i, es = ge_size(g->c_type);
 	struct ge e = {
 		.t = d->tile, .ldt = d->ldt,
 		.c = d->c + (row * g->ldc + col) * es,
@@ -121,7 +121,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		.row_bias = g->row_bias ? (const float *)g->row_bias + row :
 			    NULL,
 		.alpha = (float)g->alpha, .beta = (float)g->beta,
-		.lo = (float)g->lo, .hi = (float)g->hi, .num = g->c_num,
+		.lo = (float)g->lo, .hi = (float)g->hi, .type = g->c_type,
 	};
 	float bias[2 * GD_NR];
 
@@ -339,7 +339,7 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 #endif
 		t.ldb = GD_BROW;
 #ifdef GD_WIDEN
-		if (g->b_form == RLX_B_PACKED && g->b_num != RLX_NUM_F32) {
+		if (g->b_form == RLX_B_PACKED && g->b_type != RLX_F32) {
 			gd_widen(g, d->b + panel * k * GD_WIDEN, d->panel);
 			t.b = d->panel;
 		} else

@@ -23,28 +23,28 @@ struct ge {
 	const float		*bias, *row_bias;
 	size_t			rows, cols;
 	float			alpha, beta, lo, hi;
-	enum rlx_k_num		num;
+	enum rlx_dtype		type;
 };
 
-RLX_INLINE size_t ge_size(enum rlx_k_num num)
+RLX_INLINE size_t ge_size(enum rlx_dtype type)
 {
-	return num == RLX_NUM_F32 ? 4 : 2;
+	return type == RLX_F32 ? 4 : 2;
 }
 
-RLX_INLINE vf ge_load(const char *p, enum rlx_k_num num, size_t n)
+RLX_INLINE vf ge_load(const char *p, enum rlx_dtype type, size_t n)
 {
-	if (num == RLX_NUM_BF16)
+	if (type == RLX_BF16)
 		return vf_loadn_bf16(p, n);
-	if (num == RLX_NUM_F16)
+	if (type == RLX_F16)
 		return vf_loadn_f16(p, n);
 	return n >= RLX_VL ? vf_loadu(p) : vf_loadn(p, n);
 }
 
-RLX_INLINE void ge_store(char *p, vf x, enum rlx_k_num num, size_t n)
+RLX_INLINE void ge_store(char *p, vf x, enum rlx_dtype type, size_t n)
 {
-	if (num == RLX_NUM_BF16)
+	if (type == RLX_BF16)
 		vf_storen_bf16(p, x, n);
-	else if (num == RLX_NUM_F16)
+	else if (type == RLX_F16)
 		vf_storen_f16(p, x, n);
 	else if (n >= RLX_VL)
 		vf_storeu(p, x);

@@ -2,7 +2,7 @@
 /*
  * GEMM by multiply-adds of f32: B is f32, or a format of 16 bits that widens on its way
  * into registers where the machine has no product of it; A and the sums are f32. The
- * includer defines GF_NUM and GF_VEC (gemm_fma_panel.h), and
+ * includer defines GF_TYPE and GF_VEC (gemm_fma_panel.h), and
  *	GF_LOADU(p)	a vector of f32 from so many elements at p
  *	GF_LOADN(p, n)	the same from n elements, zeros behind
  * and includes gemm_drive.h behind it.
@@ -28,23 +28,23 @@
 /* Rows a multiple of 2 KiB apart compete for one or two first-level sets. */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
-	return !g->trans_a && g->a_num == RLX_NUM_F32 &&
+	return !g->trans_a && g->a_type == RLX_F32 &&
 	       (rows <= 6 || g->lda * sizeof(float) % 2048);
 }
 
 /* Reading B's rows in place costs less than a copy that serves two tiles. */
 static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 {
-	return g->b_form == RLX_B_ROWS && g->b_num == GF_NUM &&
+	return g->b_form == RLX_B_ROWS && g->b_type == GF_TYPE &&
 	       rows <= 2 * GT_MR;
 }
 
 static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 		       size_t ld, size_t rows)
 {
-	size_t es = ge_size(g->a_num), i, k;
+	size_t es = ge_size(g->a_type), i, k;
 
-	if (g->trans_a && g->a_num == RLX_NUM_F32) {
+	if (g->trans_a && g->a_type == RLX_F32) {
 		/* K x rows to rows x K; K is padded with zeros to a vector */
 		vi_transpose_block(a, g->lda * 4, dst, ld, g->k, rows);
 		return;
@@ -53,12 +53,12 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 		if (g->trans_a) {
 			for (k = 0; k < g->k; k++)
 				vf_storen(dst + k * 4, ge_load(a + i * es +
-					  k * g->lda * es, g->a_num, 1), 1);
+					  k * g->lda * es, g->a_type, 1), 1);
 			continue;
 		}
 		for (k = 0; k < g->k; k += RLX_VL)
 			vf_storeu(dst + k * 4, ge_load(a + (i * g->lda + k) *
-				  es, g->a_num, g->k - k));
+				  es, g->a_type, g->k - k));
 	}
 }
 
@@ -66,7 +66,7 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {
-	return g->b_num == GF_NUM;
+	return g->b_type == GF_TYPE;
 }
 
 RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)

@@ -68,32 +68,32 @@ RLX_INLINE vf pairs_step(vf c, vi a, vi b)
 #endif
 
 /* A vector of pairs out of @n elements next to each other; the rest is 0. */
-static inline vi pairs_along(const char *p, enum rlx_k_num num, size_t n)
+static inline vi pairs_along(const char *p, enum rlx_dtype type, size_t n)
 {
 	vf lo, hi;
 
-	if (num == RLX_NUM_BF16)
+	if (type == RLX_BF16)
 		return pairs_load(p, n);
-	lo = ge_load(p, num, n < RLX_VL ? n : RLX_VL);
-	hi = n > RLX_VL ? ge_load(p + RLX_VL * ge_size(num), num, n - RLX_VL) : vf_zero();
+	lo = ge_load(p, type, n < RLX_VL ? n : RLX_VL);
+	hi = n > RLX_VL ? ge_load(p + RLX_VL * ge_size(type), type, n - RLX_VL) : vf_zero();
 	return pairs_join(lo, hi);
 }
 
 /* A vector of pairs, each of an element and the one @ld bytes on (0 without). */
-static inline vi pairs_across(const char *p, size_t ld, enum rlx_k_num num,
+static inline vi pairs_across(const char *p, size_t ld, enum rlx_dtype type,
 			      size_t n)
 {
 	vf lo, hi;
 
-	if (num == RLX_NUM_BF16) {
+	if (type == RLX_BF16) {
 		vi a = (vi)__builtin_convertvector(vu16h_loadn(p, n), vu);
 		vi b = ld ? (vi)__builtin_convertvector(vu16h_loadn(p + ld, n),
 							vu) : vi_zero();
 
 		return a | (b << 16);
 	}
-	lo = ge_load(p, num, n);
-	hi = ld ? ge_load(p + ld, num, n) : vf_zero();
+	lo = ge_load(p, type, n);
+	hi = ld ? ge_load(p + ld, type, n) : vf_zero();
 	return pairs_low(lo) | (pairs_low(hi) << 16);
 }
 
@@ -112,7 +112,7 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 		for (i = 0; i < rows; i++)
 			for (k = 0; k < all; k += PAIRS_ALONG)
 				vi_storeu(dst + i * ld + k * 2,
-					  pairs_along(a + i * lda + k * es, g->a_num,
+					  pairs_along(a + i * lda + k * es, g->a_type,
 						      pairs_left(g->k, k)));
 		return;
 	}
@@ -126,7 +126,7 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 				r[y] = at < g->k ?
 				       pairs_across(a + at * lda + i * es,
 						    at + 1 < g->k ? lda : 0,
-						    g->a_num, rows - i) :
+						    g->a_type, rows - i) :
 				       vi_zero();
 			}
 			vi_transpose(r);
@@ -138,7 +138,7 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 static void pack_rows(const struct rlx_k_gemm_pack *p, const char *b,
 		      size_t cols, char *dst)
 {
-	size_t es = ge_size(p->num), ldb = p->ldb * es, all = GD_K(p->k) * 2, k, j;
+	size_t es = ge_size(p->type), ldb = p->ldb * es, all = GD_K(p->k) * 2, k, j;
 
 	for (k = 0; k < all; k += 2, dst += GD_BROW)
 		for (j = 0; j < GT_NV; j++) {
@@ -146,7 +146,7 @@ static void pack_rows(const struct rlx_k_gemm_pack *p, const char *b,
 
 			vi_storeu(dst + j * sizeof(vi), cols > at && k < p->k ?
 				  pairs_across(b + k * ldb + at * es,
-					       k + 1 < p->k ? ldb : 0, p->num,
+					       k + 1 < p->k ? ldb : 0, p->type,
 					       cols - at) : vi_zero());
 		}
 }
@@ -154,7 +154,7 @@ static void pack_rows(const struct rlx_k_gemm_pack *p, const char *b,
 static void pack_cols(const struct rlx_k_gemm_pack *p, const char *b,
 		      size_t cols, char *dst)
 {
-	size_t es = ge_size(p->num), all = GD_K(p->k), k, j, i;
+	size_t es = ge_size(p->type), all = GD_K(p->k), k, j, i;
 
 	for (j = 0; j < GD_NR; j += RLX_VL)
 		for (k = 0; k < all; k += RLX_VL) {
@@ -164,7 +164,7 @@ static void pack_cols(const struct rlx_k_gemm_pack *p, const char *b,
 			for (i = 0; i < RLX_VL; i++)
 				r[i] = j + i < cols ?
 				       pairs_along(b + ((j + i) * p->ldb + 2 * k) *
-						   es, p->num, n) : vi_zero();
+						   es, p->type, n) : vi_zero();
 			vi_transpose(r);
 			for (i = 0; i < RLX_VL && k + i < all; i++)
 				vi_storeu(dst + (k + i) * GD_BROW + j * 4, r[i]);
@@ -182,7 +182,7 @@ static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {
-	return g->b_num == RLX_NUM_BF16;
+	return g->b_type == RLX_BF16;
 }
 
 RLX_INLINE vi gd_dot_a(const char *a, size_t k, size_t n)

@@ -12,7 +12,7 @@ static void pack_panel(const struct rlx_k_gemm_pack *p, size_t panel, char *dst)
 	size_t col = panel * GD_NR;
 	size_t cols = p->n - col < GD_NR ? p->n - col : GD_NR;
 	const char *b = (const char *)p->b +
-			col * (p->trans ? p->ldb : 1) * ge_size(p->num);
+			col * (p->trans ? p->ldb : 1) * ge_size(p->type);
 
 	if (p->trans)
 		pack_cols(p, b, cols, dst);
@@ -25,7 +25,7 @@ static inline void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *d
 			      size_t panel)
 {
 	const struct rlx_k_gemm_pack p = {
-		.k = g->k, .n = g->n, .b = b, .ldb = g->ldb, .num = g->b_num,
+		.k = g->k, .n = g->n, .b = b, .ldb = g->ldb, .type = g->b_type,
 		.trans = g->b_form == RLX_B_COLS,
 	};
 

@@ -5,15 +5,15 @@
 
 static inline size_t gd_a_size(const struct rlx_k_gemm *g)
 {
-	return ge_size(g->a_num);
+	return ge_size(g->a_type);
 }
 
 static inline size_t gd_b_size(const struct rlx_k_gemm *g)
 {
-	return ge_size(g->b_num);
+	return ge_size(g->b_type);
 }
 
 static inline size_t gd_c_size(const struct rlx_k_gemm *g)
 {
-	return ge_size(g->c_num);
+	return ge_size(g->c_type);
 }

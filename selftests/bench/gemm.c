@@ -175,7 +175,7 @@ static double measure(const struct rlx_k_gemm *g, enum rlx_isa isa,
 struct kind {
 	const char	*name;
 	enum unit	unit;
-	enum rlx_k_num	a_num;
+	enum rlx_dtype	a_type;
 };
 
 static void bench_shape(const struct kind *q, const struct shape *s,
@@ -185,13 +185,14 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 	bool bf16 = q->unit == UNIT_BF16;
 	struct rlx_k_gemm g = {
 		.n = s->n, .k = s->k, .lda = s->k, .ldc = s->n, .act = s->act,
-		.alpha = 1, .b_form = RLX_B_PACKED, .a_num = q->a_num,
+		.alpha = 1, .b_form = RLX_B_PACKED, .a_type = q->a_type,
+		.b_type = bf16 ? RLX_BF16 : RLX_F32, .c_type = RLX_F32,
 		.a = fill(512 * s->k), .c = fill(512 * s->n),
 		.bias = fill(s->n),
 		.b = fill(rlx_k_gemm_f32_pack_size(s->n, s->k + 63, isa) / 4),
 	};
 	struct rlx_k_gemm_pack p = {
-		.k = s->k, .n = s->n, .b = fill(s->n * s->k), .ldb = s->n,
+		.k = s->k, .n = s->n, .b = fill(s->n * s->k), .ldb = s->n, .type = RLX_F32,
 		.dst = (void *)g.b,
 	};
 	struct rlx_k_gemm_i8 q8 = {
@@ -212,7 +213,7 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 			&p, 0, rlx_k_gemm_panels(s->n, isa), NULL);
 	}
 	/* any bits will do as bf16, but not those of NaN */
-	for (i = 0; q->a_num && i < 512 * s->k; i++)
+	for (i = 0; q->a_type != RLX_F32 && i < 512 * s->k; i++)
 		((uint16_t *)g.a)[i] = (uint16_t)(0x3f00 + i % 199);
 	printf("# %-6s %-12s n%-5zu k%-5zu", q->name, s->model, s->n, s->k);
 	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -264,18 +265,18 @@ static void each(const struct kind *q)
 
 TEST(f32)
 {
-	each(&(struct kind){ "f32", UNIT_F32, RLX_NUM_F32 });
+	each(&(struct kind){ "f32", UNIT_F32, RLX_F32 });
 }
 
 TEST(bf16)
 {
-	each(&(struct kind){ "bf16", UNIT_BF16, RLX_NUM_BF16 });
-	each(&(struct kind){ "bf16<f32", UNIT_BF16, RLX_NUM_F32 });
+	each(&(struct kind){ "bf16", UNIT_BF16, RLX_BF16 });
+	each(&(struct kind){ "bf16<f32", UNIT_BF16, RLX_F32 });
 }
 
 TEST(i8)
 {
-	each(&(struct kind){ "u8xs8", UNIT_I8, RLX_NUM_F32 });
+	each(&(struct kind){ "u8xs8", UNIT_I8, RLX_F32 });
 }
 
 TEST_MAIN()

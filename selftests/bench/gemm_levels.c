@@ -79,7 +79,7 @@ static void pack(struct job *j, const struct column *c, uint64_t *seed)
 	for (i = 0; i < j->copies; i++) {
 		struct rlx_k_gemm_pack p = {
 			.k = g->k, .n = g->n, .b = raw, .ldb = g->n,
-			.num = c->kind == BF16 ? RLX_NUM_BF16 : RLX_NUM_F32,
+			.type = c->kind == BF16 ? RLX_BF16 : RLX_F32,
 			.dst = j->b + i * j->bytes,
 		};
 		struct rlx_k_gemm_i8_pack p8 = {
@@ -102,14 +102,14 @@ static void job_new(struct job *j, const struct column *c, const struct shape *s
 	const struct rlx_kernels *t = rlx_kernels_get(c->isa);
 	struct rlx_k_gemm *g = &j->q.g;
 	const size_t es = c->kind == F32 ? 4 : c->kind == BF16 ? 2 : 1;
+	const enum rlx_dtype type = c->kind == BF16 ? RLX_BF16 : RLX_F32;
 
 	*j = (struct job){ .best = INFINITY };
 	j->q.out = RLX_I8_OUT_F32;
 	j->q.b_signed = true;
 	*g = (struct rlx_k_gemm){
 		.m = m, .n = s->n, .k = s->k, .lda = s->k, .ldc = s->n, .alpha = 1,
-		.b_form = RLX_B_PACKED, .a_num = c->kind == BF16 ? RLX_NUM_BF16 : RLX_NUM_F32,
-		.c_num = c->kind == BF16 ? RLX_NUM_BF16 : RLX_NUM_F32,
+		.b_form = RLX_B_PACKED, .a_type = type, .b_type = type, .c_type = type,
 		.a = numbers(m * s->k * es, seed), .c = memory(m * s->n * 4),
 	};
 	j->bytes = c->kind == F32 ? rlx_k_gemm_f32_pack_size(s->n, s->k, c->isa) :

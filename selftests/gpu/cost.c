@@ -201,7 +201,7 @@ TEST(any_gemm)
 		};
 		bool f32 = pick(&seed, 0, 1);
 
-		g.a_num = g.b_num = g.c_num = f32 ? RLX_NUM_F32 : RLX_NUM_F16;
+		g.a_type = g.b_type = g.c_type = f32 ? RLX_F32 : RLX_F16;
 		g.lda = g.trans_a ? g.m : g.k;
 		g.ldb = g.b_form == RLX_B_COLS ? g.k : g.n;
 		(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(&g, &l);

@@ -5,8 +5,6 @@
 
 #include "kernels/gemm.h"
 
-static const int num_type[3] = { RLX_F32, RLX_BF16, RLX_F16 };
-
 static double act_of(const struct rlx_k_gemm *a, double x)
 {
 	switch (a->act) {
@@ -119,14 +117,9 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	size_t na, nb, nc;
 
 	a.b_form = form / 2 ? RLX_B_COLS : RLX_B_ROWS;
-	for (int i = 0; i < 3; i++) {
-		if (num_type[i] == t->ta)
-			a.a_num = (enum rlx_k_num)i;
-		if (num_type[i] == t->tb)
-			a.b_num = (enum rlx_k_num)i;
-		if (num_type[i] == t->tc)
-			a.c_num = (enum rlx_k_num)i;
-	}
+	a.a_type = t->ta;
+	a.b_type = t->tb;
+	a.c_type = t->tc;
 	a.lda = (a.trans_a ? m : k) + pad;
 	a.ldb = (a.b_form == RLX_B_COLS ? k : n) + pad;
 	if (t->align) {
@@ -505,7 +498,8 @@ TEST(unaligned_in_a_program)
 					 rlx_type(RLX_F16, (int64_t)k, (int64_t)n) };
 		struct gemm_case c = { .ta = RLX_F16, .tb = RLX_F16, .tc = RLX_F16, .tol = 1e-6 };
 		struct rlx_k_gemm a = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n,
-					.alpha = 1 };
+					.alpha = 1, .a_type = RLX_F16, .b_type = RLX_F16,
+					.c_type = RLX_F16 };
 		struct gemm_data d = { .a = gpu_alloc(m * k, RLX_F16, -1, 1, &seed),
 				       .b = gpu_alloc(k * n, RLX_F16, -1, 1, &seed),
 				       .c = gpu_alloc(m * n, RLX_F16, 0, 0, &seed) };
@@ -559,8 +553,7 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 	size_t size[2] = { rlx_k_type_size(t->ta), rlx_k_type_size(t->tc) };
 	struct rlx_g_grouped a = {
 		.g = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1,
-		       .a_num = t->ta == RLX_F16 ? RLX_NUM_F16 : t->ta == RLX_BF16 ?
-				RLX_NUM_BF16 : RLX_NUM_F32, .b_step = { k * n } },
+		       .a_type = t->ta, .b_step = { k * n } },
 		.live = (int64_t)m, .groups = groups, .idx_type = RLX_I32 };
 	struct gemm_data d = { .a = gpu_alloc(m * k, t->ta, -1, 1, seed),
 			       .c = gpu_alloc(m * n, t->tc, 0, 0, seed) };
@@ -568,8 +561,8 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 	int32_t *idx = gpu_alloc(m, RLX_I32, 0, 0, seed), bad = 0;
 	size_t left = wrong ? (size_t)kc_pick(seed, 0, (int64_t)m - 1) : m;
 
-	a.g.b_num = a.g.a_num;
-	a.g.c_num = t->tc == RLX_F32 ? RLX_NUM_F32 : a.g.a_num;
+	a.g.b_type = a.g.a_type;
+	a.g.c_type = t->tc;
 	for (size_t i = 0; i < m; i++)
 		idx[i] = (int32_t)kc_pick(seed, -(int64_t)((groups + 1) / 2),
 					  (int64_t)(groups - 1) / 2);
@@ -646,8 +639,8 @@ TEST(gemv_stream)
 TEST(gemv_stream_fits)
 {
 	static const uint32_t shared[] = { SHARED_AMD, SHARED_86, SHARED_80, SHARED_90 };
-	struct rlx_k_gemv_stream a = { .g = { .m = 1, .k = 4096, .lda = 4096, .a_num = RLX_NUM_BF16,
-					 .b_num = RLX_NUM_BF16, .c_num = RLX_NUM_BF16 } };
+	struct rlx_k_gemv_stream a = { .g = { .m = 1, .k = 4096, .lda = 4096, .a_type = RLX_BF16,
+					 .b_type = RLX_BF16, .c_type = RLX_BF16 } };
 
 	for (int form = 0; form < 16 * 64; form++)
 		for (int i = 0; i < 4; i++) {

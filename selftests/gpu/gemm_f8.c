@@ -112,17 +112,16 @@ static void few_launch(const void *args, struct rlx_g_launch *l)
 
 static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 {
-	static const int types[] = { RLX_BF16, RLX_F16 };
-	static const enum rlx_k_num nums[] = { RLX_NUM_BF16, RLX_NUM_F16 };
-	int type = (int)kc_pick(seed, 0, 1), wide = (int)kc_pick(seed, 0, 1);
-	struct product p = { .m = m, .n = n, .k = k, .ta = types[type],
-			     .tc = wide ? RLX_F32 : types[type], .e5m2 = kc_pick(seed, 0, 1),
+	enum rlx_dtype type = kc_pick(seed, 0, 1) ? RLX_F16 : RLX_BF16;
+	int wide = (int)kc_pick(seed, 0, 1);
+	struct product p = { .m = m, .n = n, .k = k, .ta = type,
+			     .tc = wide ? RLX_F32 : type, .e5m2 = kc_pick(seed, 0, 1),
 			     .cols = kc_pick(seed, 0, 1), .one_scale = kc_pick(seed, 0, 1) };
 	struct rlx_k_gemv_stream_f8 a = { .e5m2 = p.e5m2, .g = {
 		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
 		.ldb = (size_t)(p.cols ? k : n), .ldc = (size_t)n, .alpha = 1,
-		.b_form = p.cols ? RLX_B_COLS : RLX_B_ROWS, .a_num = nums[type],
-		.c_num = wide ? RLX_NUM_F32 : nums[type], .b_fixed = kc_pick(seed, 0, 1),
+		.b_form = p.cols ? RLX_B_COLS : RLX_B_ROWS, .a_type = type,
+		.c_type = wide ? RLX_F32 : type, .b_fixed = kc_pick(seed, 0, 1),
 		.one_scale = p.one_scale, .scale_type = RLX_F32 } };
 	size_t bytes = (size_t)(m * n) * rlx_k_type_size(p.tc);
 	void *c = gpu_alloc((size_t)(m * n), p.tc, 0, 0, seed);
@@ -179,7 +178,8 @@ static void groups_launch(const void *args, struct rlx_g_launch *l)
 
 static void one_group(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 {
-	static const int types[] = { RLX_F32, RLX_BF16, RLX_F16, RLX_F8E4M3, RLX_F8E5M2 };
+	static const enum rlx_dtype types[] = { RLX_F32, RLX_BF16, RLX_F16, RLX_F8E4M3,
+						RLX_F8E5M2 };
 	int out = (int)kc_pick(seed, 0, 3);
 	struct product p = { .m = m, .n = n, .k = k, .cols = true, .e5m2 = kc_pick(seed, 0, 1),
 			     .a_e5m2 = kc_pick(seed, 0, 1), .act_relu = kc_pick(seed, 0, 1),
@@ -197,9 +197,9 @@ static void one_group(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 	out += out == 3 && p.e5m2;
 	p.tc = types[out];
 	p.tol = rounding(p.tc);
-	a.c_num = (enum rlx_k_num)out;
-	a.a_num = p.a_e5m2 ? RLX_NUM_F8E5M2 : RLX_NUM_F8E4M3;
-	a.b_num = p.e5m2 ? RLX_NUM_F8E5M2 : RLX_NUM_F8E4M3;
+	a.c_type = types[out];
+	a.a_type = p.a_e5m2 ? RLX_F8E5M2 : RLX_F8E4M3;
+	a.b_type = p.e5m2 ? RLX_F8E5M2 : RLX_F8E4M3;
 	bytes = (size_t)(m * n) * rlx_k_type_size(p.tc);
 	c = gpu_alloc((size_t)(m * n), p.tc, 0, 0, seed);
 	p.a = f8_alloc((size_t)(m * k), false, seed);

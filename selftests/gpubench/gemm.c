@@ -23,11 +23,11 @@ enum { TF32 = 1000 };
 
 /* As the command line calls them. */
 enum { BF16, F16, F32, T32, TYPES };
-static const struct { const char *name; int type; enum rlx_k_num num; int peer; } types[TYPES] = {
-	{ "bf16", RLX_BF16, RLX_NUM_BF16, CUDA_BF16 },
-	{ "f16", RLX_F16, RLX_NUM_F16, CUDA_F16 },
-	{ "f32", RLX_F32, RLX_NUM_F32, CUDA_F32 },
-	{ "tf32", TF32, RLX_NUM_F32, CUDA_F32 },
+static const struct { const char *name; int type; enum rlx_dtype elem; int peer; } types[TYPES] = {
+	{ "bf16", RLX_BF16, RLX_BF16, CUDA_BF16 },
+	{ "f16", RLX_F16, RLX_F16, CUDA_F16 },
+	{ "f32", RLX_F32, RLX_F32, CUDA_F32 },
+	{ "tf32", TF32, RLX_F32, CUDA_F32 },
 };
 
 #define PEER_PARAMS							\
@@ -193,14 +193,14 @@ static void one(const size_t size[3], int kind, int form, const struct rlx_g_til
 {
 	size_t m = size[0], n = size[1], k = size[2];
 	int type = types[kind].type == TF32 ? RLX_F32 : types[kind].type;
-	enum rlx_k_num num = types[kind].num;
+	enum rlx_dtype elem = types[kind].elem;
 	struct product p = { .type = type, .kind = kind,
 		.size = rlx_k_type_size((enum rlx_dtype)type), .stream.g = { .m = m, .n = n, .k = k,
 		.alpha = 1,
 		.lda = form & TRANS_A ? m : k, .ldb = form & B_COLS ? k : n, .ldc = n,
 		.trans_a = form & TRANS_A, .b_form = form & B_COLS ? RLX_B_COLS : RLX_B_ROWS,
 		.act = form & GELU ? RLX_ACT_GELU : RLX_ACT_NONE,
-		.a_num = num, .b_num = num, .c_num = num } };
+		.a_type = elem, .b_type = elem, .c_type = elem } };
 	uint64_t seed = rlx_test_seed();
 
 	p.host[0] = random_floats(m * k, type, &seed);

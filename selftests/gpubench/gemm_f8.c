@@ -90,8 +90,8 @@ static void check(const struct side *s, const uint16_t *x, const uint8_t *w, uin
 static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 {
 	struct rlx_k_gemm g = { .m = m, .n = n, .k = k, .alpha = 1, .lda = k, .ldb = cols ? k : n,
-		.ldc = n, .b_form = cols ? RLX_B_COLS : RLX_B_ROWS, .a_num = RLX_NUM_BF16,
-		.b_num = RLX_NUM_BF16, .c_num = RLX_NUM_BF16, .b_fixed = true };
+		.ldc = n, .b_form = cols ? RLX_B_COLS : RLX_B_ROWS, .a_type = RLX_BF16,
+		.b_type = RLX_BF16, .c_type = RLX_BF16, .b_fixed = true };
 	static struct both p;
 	uint64_t seed = rlx_test_seed();
 	uint16_t *x = random_floats(m * k, RLX_BF16, &seed);
@@ -203,12 +203,12 @@ static void *random_f8(size_t n, bool positive, uint64_t *seed)
 	return p;
 }
 
-/* @out: the result's type, of enum rlx_k_num; in f32 it is told how far sums are off. */
-static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positive)
+/* @out: the result's type, of enum rlx_dtype; in f32 it is told how far sums are off. */
+static void large(size_t m, size_t n, size_t k, enum rlx_dtype out, bool positive)
 {
 	struct large p = { .a = { { .m = m, .n = n, .k = k, .alpha = 1, .lda = k, .ldb = k,
-		.ldc = n, .b_form = RLX_B_COLS, .a_num = RLX_NUM_F8E4M3,
-		.b_num = RLX_NUM_F8E4M3, .c_num = out } } };
+		.ldc = n, .b_form = RLX_B_COLS, .a_type = RLX_F8E4M3,
+		.b_type = RLX_F8E4M3, .c_type = out } } };
 	static const char *const names[] = { "f32", "bf16", "f16", "f8e4m3" };
 	double off = 0, ms[2], flop = 2.0 * (double)m * (double)n * (double)k;
 	uint64_t seed = rlx_test_seed();
@@ -219,7 +219,7 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 	p.a[0].b = dev_of(w, n * k);
 	p.a[0].c = dev_new(m * n * 4);
 	p.a[1] = p.a[0];
-	p.a[1].a_num = p.a[1].b_num = p.a[1].c_num = RLX_NUM_BF16;
+	p.a[1].a_type = p.a[1].b_type = p.a[1].c_type = RLX_BF16;
 	half[0] = random_floats(m * k, RLX_BF16, &seed);
 	half[1] = random_floats(n * k, RLX_BF16, &seed);
 	p.a[1].a = dev_of(half[0], m * k * 2);
@@ -240,14 +240,14 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 	}
 	CHECK_CU(run_large(&p));
 	CHECK_CU(gpu->api->stream_wait(NULL));
-	if (out == RLX_NUM_F32)
+	if (out == RLX_F32)
 		off = off_by(&p.a[0], x, w, &seed);
 	measure_both((int (*[])(const void *)){ run_large, run_large_half }, &p,
 		     flop > 3e11 ? 5 : 20, ms);
 	printf("m %5zu n %5zu k %5zu to %-6s fp8 %8.2f us %6.1f TF/s  bf16 %8.2f us %6.1f TF/s"
 	       "  %.2f", m, n, k, names[out], ms[0] * 1e3, flop / ms[0] * 1e-9, ms[1] * 1e3,
 	       flop / ms[1] * 1e-9, ms[1] / ms[0]);
-	if (out == RLX_NUM_F32)
+	if (out == RLX_F32)
 		printf("  (off by %.1e of the terms)", off);
 	printf("\n");
 	fflush(stdout);
@@ -266,13 +266,13 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 
 static void large_all(void)
 {
-	large(4096, 4096, 4096, RLX_NUM_BF16, false);
-	large(4096, 4096, 4096, RLX_NUM_F8E4M3, false);
-	large(4096, 4096, 4096, RLX_NUM_F32, false);
-	large(4096, 4096, 4096, RLX_NUM_F32, true);
-	large(8192, 8192, 8192, RLX_NUM_BF16, false);
-	large(512, 4096, 4096, RLX_NUM_BF16, false);
-	large(512, 14336, 4096, RLX_NUM_BF16, false);
+	large(4096, 4096, 4096, RLX_BF16, false);
+	large(4096, 4096, 4096, RLX_F8E4M3, false);
+	large(4096, 4096, 4096, RLX_F32, false);
+	large(4096, 4096, 4096, RLX_F32, true);
+	large(8192, 8192, 8192, RLX_BF16, false);
+	large(512, 4096, 4096, RLX_BF16, false);
+	large(512, 14336, 4096, RLX_BF16, false);
 }
 
 int main(int argc, char **argv)

@@ -121,12 +121,12 @@ static bool gemm(bool f32, struct rlx_g_launch *l)
 	struct rlx_k_gemv_stream a = { .g = {
 		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
 		.ldc = (size_t)n, .alpha = 1, .b_form = pick(0, 2) ? RLX_B_COLS : RLX_B_ROWS,
-		.b_fixed = true, .a_num = f32 ? RLX_NUM_F32 : RLX_NUM_F16,
+		.b_fixed = true, .a_type = f32 ? RLX_F32 : RLX_F16,
 		.act = pick(0, 3) ? RLX_ACT_NONE : RLX_ACT_GELU,
 	} };
 
 	a.g.ldb = (size_t)(a.g.b_form == RLX_B_COLS ? k : n);
-	a.g.b_num = a.g.c_num = a.g.a_num;
+	a.g.b_type = a.g.c_type = a.g.a_type;
 	if (m * k > largest || n * k > largest || m * n > largest)
 		return false;
 	a.g.a = memory(m * k, bytes);

@@ -22,6 +22,7 @@ static void check(enum rlx_isa isa, enum rlx_act act, const float *x)
 	struct rlx_k_gemm g = {
 		.m = N, .n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1, .alpha = 1, .a = x,
 		.b = one, .c = y, .b_form = RLX_B_ROWS, .act = act,
+		.a_type = RLX_F32, .b_type = RLX_F32, .c_type = RLX_F32,
 	};
 	size_t size = rlx_k_gemm_scratch(&g, isa), i;
 	void *scratch = aligned_alloc(64, (size + 63) / 64 * 64 + 64);

@@ -10,34 +10,29 @@ enum { CASES = 250, POISON = 0xa5 };
 
 struct mat {
 	void		*p;
-	enum rlx_k_num	num;
+	enum rlx_dtype	type;
 	size_t		rows, cols, ld, n;	/* n: elements, first to last */
 };
 
 static uint64_t rng;
-/* A 16-bit product: its weights, which inputs can hold; RLX_NUM_F32: gemm_f32. */
-static enum rlx_k_num low;
-static bool any_num;	/* gemm_f32 of operands in any format */
+/* A 16-bit product: its weights, which inputs can hold; RLX_F32: gemm_f32. */
+static enum rlx_dtype low = RLX_F32;
+static bool any_type;	/* gemm_f32 of operands in any format */
 
 static rlx_k_fn *run_of(const struct rlx_kernels *t)
 {
-	return low == RLX_NUM_BF16 ? t->gemm_bf16 : low ? t->gemm_f16 : t->gemm_f32;
+	return low == RLX_BF16 ? t->gemm_bf16 : low == RLX_F16 ? t->gemm_f16 : t->gemm_f32;
 }
 
 static rlx_k_fn *pack_of(const struct rlx_kernels *t)
 {
-	return low == RLX_NUM_BF16 ? t->gemm_bf16_pack : low ? t->gemm_f16_pack :
+	return low == RLX_BF16 ? t->gemm_bf16_pack : low == RLX_F16 ? t->gemm_f16_pack :
 	       t->gemm_f32_pack;
 }
 
 static size_t pick(size_t lo, size_t hi)
 {
 	return lo + rlx_test_rand(&rng) % (hi - lo + 1);
-}
-
-static size_t num_size(enum rlx_k_num num)
-{
-	return num == RLX_NUM_F32 ? 4 : 2;
 }
 
 static float bf16_round(float x)
@@ -57,12 +52,12 @@ static void put(struct mat *m, size_t i, float x)
 	uint32_t b;
 	int e;
 
-	if (m->num == RLX_NUM_F32) {
+	if (m->type == RLX_F32) {
 		((float *)m->p)[i] = x;
 		return;
 	}
 	memcpy(&b, &x, 4);
-	if (m->num == RLX_NUM_BF16) {
+	if (m->type == RLX_BF16) {
 		h = (uint16_t)(b >> 16);
 	} else {
 		e = (int)(b >> 23 & 255) - 112;
@@ -78,10 +73,10 @@ static double get(const struct mat *m, size_t i)
 	uint32_t b;
 	float x;
 
-	if (m->num == RLX_NUM_F32)
+	if (m->type == RLX_F32)
 		return ((const float *)m->p)[i];
 	h = ((const uint16_t *)m->p)[i];
-	if (m->num == RLX_NUM_BF16) {
+	if (m->type == RLX_BF16) {
 		b = (uint32_t)h << 16;
 		memcpy(&x, &b, 4);
 		return x;
@@ -92,26 +87,26 @@ static double get(const struct mat *m, size_t i)
 	       ldexp((h & 0x3ff) + 0x400, (h >> 10 & 31) - 25);
 }
 
-static struct mat mat_new(size_t rows, size_t cols, enum rlx_k_num num)
+static struct mat mat_new(size_t rows, size_t cols, enum rlx_dtype type)
 {
-	struct mat m = { .rows = rows, .cols = cols, .num = num };
+	struct mat m = { .rows = rows, .cols = cols, .type = type };
 	size_t i;
 
 	m.ld = cols + (pick(0, 2) ? pick(0, 19) : 0);
 	m.n = rows && cols ? (rows - 1) * m.ld + cols : 0;
-	m.p = fence_alloc(m.n * num_size(num), num_size(num));
+	m.p = fence_alloc(m.n * rlx_k_type_size(type), rlx_k_type_size(type));
 	for (i = 0; i < m.n; i++) {
 		float x = (float)rlx_test_uniform(&rng, -1, 1);
 
 		/* bf16's are f16's in [-1, 1] */
-		put(&m, i, low || any_num ? bf16_round(x) : x);
+		put(&m, i, low != RLX_F32 || any_type ? bf16_round(x) : x);
 	}
 	return m;
 }
 
 static float *vec_new(size_t n)
 {
-	return mat_new(1, n, RLX_NUM_F32).p;
+	return mat_new(1, n, RLX_F32).p;
 }
 
 static double act(double x, const struct rlx_k_gemm *g)
@@ -178,18 +173,19 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->alpha = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
 	g->lo = -0.7;
 	g->hi = 1.3;
-	if (low || any_num) {
-		g->a_num = (enum rlx_k_num)pick(0, 2);
-		g->b_num = (enum rlx_k_num)pick(0, 2);
-		g->c_num = (enum rlx_k_num)pick(0, 2);
+	g->a_type = g->b_type = g->c_type = RLX_F32;
+	if (low != RLX_F32 || any_type) {
+		g->a_type = (enum rlx_dtype)pick(RLX_F32, RLX_BF16);
+		g->b_type = (enum rlx_dtype)pick(RLX_F32, RLX_BF16);
+		g->c_type = (enum rlx_dtype)pick(RLX_F32, RLX_BF16);
 	}
-	w->a = g->trans_a ? mat_new(w->batch * g->k, g->m, g->a_num) :
-	       mat_new(w->batch * g->m, g->k, g->a_num);
+	w->a = g->trans_a ? mat_new(w->batch * g->k, g->m, g->a_type) :
+	       mat_new(w->batch * g->m, g->k, g->a_type);
 	w->b = g->b_form == RLX_B_COLS ?
-	       mat_new(w->batch * g->n, g->k, g->b_num) :
-	       mat_new(w->batch * g->k, g->n, g->b_num);
-	w->c = mat_new(w->batch * g->m, g->n, g->c_num);
-	memset(w->c.p, POISON, w->c.n * num_size(g->c_num));
+	       mat_new(w->batch * g->n, g->k, g->b_type) :
+	       mat_new(w->batch * g->k, g->n, g->b_type);
+	w->c = mat_new(w->batch * g->m, g->n, g->c_type);
+	memset(w->c.p, POISON, w->c.n * rlx_k_type_size(g->c_type));
 	g->a = w->a.p;
 	g->lda = w->a.ld;
 	g->b = w->b.p;
@@ -199,7 +195,7 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->bias = pick(0, 1) ? vec_new(g->n) : NULL;
 	g->row_bias = pick(0, 3) ? NULL : vec_new(g->m);
 	if (!pick(0, 2)) {
-		w->r = mat_new(w->batch * g->m, g->n, g->c_num);
+		w->r = mat_new(w->batch * g->m, g->n, g->c_type);
 		g->residual = w->r.p;
 		g->ldr = w->r.ld;
 		g->beta = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
@@ -217,18 +213,18 @@ static void work_new(struct work *w, enum rlx_isa isa)
 }
 
 /* How gemm_f32 takes packed weights of any format: from v4x bf16's are pairs. */
-static enum rlx_k_num packed_as(const struct work *w)
+static enum rlx_dtype packed_as(const struct work *w)
 {
-	return w->isa >= RLX_ISA_V4X && w->g.b_num == RLX_NUM_BF16 ? RLX_NUM_F32 : w->g.b_num;
+	return w->isa >= RLX_ISA_V4X && w->g.b_type == RLX_BF16 ? RLX_F32 : w->g.b_type;
 }
 
 static size_t pack_size(const struct work *w)
 {
 	/* of bf16 as of f16: pairs have no part in it */
-	if (any_num && packed_as(w) != RLX_NUM_F32)
+	if (any_type && packed_as(w) != RLX_F32)
 		return rlx_k_gemm_f16_pack_size(w->g.n, w->g.k, w->isa);
-	return low == RLX_NUM_BF16 ? rlx_k_gemm_bf16_pack_size(w->g.n, w->g.k, w->isa) :
-	       low ? rlx_k_gemm_f16_pack_size(w->g.n, w->g.k, w->isa) :
+	return low == RLX_BF16 ? rlx_k_gemm_bf16_pack_size(w->g.n, w->g.k, w->isa) :
+	       low == RLX_F16 ? rlx_k_gemm_f16_pack_size(w->g.n, w->g.k, w->isa) :
 	       rlx_k_gemm_f32_pack_size(w->g.n, w->g.k, w->isa);
 }
 
@@ -236,9 +232,9 @@ static void *pack(struct work *w, bool trans)
 {
 	struct rlx_k_gemm *g = &w->g;
 	const struct rlx_kernels *t = amx_kernels(w->isa);
-	enum rlx_k_num as = any_num ? packed_as(w) : low ? low : g->b_num;
-	rlx_k_fn *fn = !any_num ? pack_of(t) : as == RLX_NUM_F16 ? t->gemm_f16_pack :
-		       as == RLX_NUM_BF16 ? t->gemm_bf16_pack : t->gemm_f32_pack;
+	enum rlx_dtype as = any_type ? packed_as(w) : low;
+	rlx_k_fn *fn = !any_type ? pack_of(t) : as == RLX_F16 ? t->gemm_f16_pack :
+		       as == RLX_BF16 ? t->gemm_bf16_pack : t->gemm_f32_pack;
 	size_t size = pack_size(w), i, j;
 	char *dst = fence_alloc(size * w->batch, 64);
 
@@ -246,14 +242,14 @@ static void *pack(struct work *w, bool trans)
 		struct rlx_k_gemm_pack p = {
 			.k = g->k, .n = g->n, .ldb = w->b.ld, .trans = trans,
 			.b = (char *)w->b.p + i * w->b.ld *
-			     (trans ? g->n : g->k) * num_size(w->b.num),
-			.num = w->b.num, .dst = dst + i * size,
+			     (trans ? g->n : g->k) * rlx_k_type_size(w->b.type),
+			.type = w->b.type, .dst = dst + i * size,
 		};
 
 		for (j = rlx_k_gemm_panels(g->n, w->isa); j; j--)
 			fn(&p, j - 1, j, NULL);
 	}
-	g->b_num = as;
+	g->b_type = as;
 	return dst;
 }
 
@@ -290,18 +286,19 @@ static void check_one(const struct work *w, size_t batch, size_t i, size_t j)
 	got = at(&w->c, batch * g->m + i, j);
 	tol = 0x1p-24 * (2 + sqrt((double)g->k) * 2) * (mag + 5) +
 	      2.5e-7 * fmax(1, fabs(sum)) +
-	      (g->c_num == RLX_NUM_F32 ? 0 : 0x1p-8 * fabs(want) + 0x1p-25);
+	      (g->c_type == RLX_F32 ? 0 : 0x1p-8 * fabs(want) + 0x1p-25);
 	CHECKF(fabs(got - want) <= tol,
-	       "%s m%zu n%zu k%zu form%d trans%d act%d num%d%d%d: "
+	       "%s m%zu n%zu k%zu form%d trans%d act%d types %d,%d,%d: "
 	       "c[%zu][%zu][%zu] is %.9g, not %.9g (%.3g off, %.3g allowed)",
 	       isa_name(w->isa), g->m, g->n, g->k, g->b_form, g->trans_a,
-	       g->act, g->a_num, g->b_num, g->c_num, batch, i, j, got, want, fabs(got - want), tol);
+	       g->act, g->a_type, g->b_type, g->c_type, batch, i, j, got, want,
+	       fabs(got - want), tol);
 }
 
 static void check_all(const struct work *w)
 {
 	const unsigned char *p = w->c.p;
-	size_t es = num_size(w->g.c_num), i, j;
+	size_t es = rlx_k_type_size(w->g.c_type), i, j;
 
 	for (i = 0; i < w->batch * w->g.m; i++)
 		for (j = 0; j < w->g.n; j++)
@@ -315,13 +312,13 @@ static void check_all(const struct work *w)
 
 static size_t units_of(const struct work *w)
 {
-	return low == RLX_NUM_BF16 ? rlx_k_gemm_low_units(&w->g, w->isa) :
+	return low == RLX_BF16 ? rlx_k_gemm_low_units(&w->g, w->isa) :
 	       rlx_k_gemm_units(&w->g, w->isa);
 }
 
 static size_t scratch_of(const struct work *w)
 {
-	return low == RLX_NUM_BF16 ? rlx_k_gemm_low_scratch(&w->g, w->isa) :
+	return low == RLX_BF16 ? rlx_k_gemm_low_scratch(&w->g, w->isa) :
 	       rlx_k_gemm_scratch(&w->g, w->isa);
 }
 
@@ -344,7 +341,7 @@ static void levels(void (*fn)(enum rlx_isa isa))
 	enum rlx_isa isa;
 
 	rng = rlx_test_seed();
-	if (low == RLX_NUM_BF16) {	/* of which tiles have products */
+	if (low == RLX_BF16) {	/* of which tiles have products */
 		amx_levels(fn);
 		return;
 	}
@@ -381,19 +378,19 @@ TEST(f32_matches_double_for_random_products)
 
 TEST(bf16_matches_double_for_random_products)
 {
-	low = RLX_NUM_BF16;
+	low = RLX_BF16;
 	levels(any_random);
 }
 
 TEST(f16_matches_double_for_random_products)
 {
-	low = RLX_NUM_F16;
+	low = RLX_F16;
 	levels(any_random);
 }
 
 TEST(f32_matches_double_for_operands_of_any_format)
 {
-	any_num = true;
+	any_type = true;
 	levels(any_random);
 }
 
@@ -413,11 +410,12 @@ static void any_long_sums(enum rlx_isa isa)
 		w.batch = 1;
 		w.g = (struct rlx_k_gemm){ .alpha = 1, .m = pick(1, 8), .n = pick(1, x ? 40 : 6),
 					   .k = x ? pick(513, 30000) : 1000000,
-					   .b_form = (enum rlx_k_b_form)(x % 3) };
-		w.a = mat_new(w.g.m, w.g.k, RLX_NUM_F32);
-		w.b = w.g.b_form == RLX_B_COLS ? mat_new(w.g.n, w.g.k, RLX_NUM_F32) :
-		      mat_new(w.g.k, w.g.n, RLX_NUM_F32);
-		w.c = mat_new(w.g.m, w.g.n, RLX_NUM_F32);
+					   .b_form = (enum rlx_k_b_form)(x % 3), .a_type = RLX_F32,
+					   .b_type = RLX_F32, .c_type = RLX_F32 };
+		w.a = mat_new(w.g.m, w.g.k, RLX_F32);
+		w.b = w.g.b_form == RLX_B_COLS ? mat_new(w.g.n, w.g.k, RLX_F32) :
+		      mat_new(w.g.k, w.g.n, RLX_F32);
+		w.c = mat_new(w.g.m, w.g.n, RLX_F32);
 		for (i = 0; i < w.a.n; i++)
 			put(&w.a, i, (float)rlx_test_uniform(&rng, 0, 1));
 		for (i = 0; i < w.b.n; i++)
@@ -461,22 +459,22 @@ static void any_pack(enum rlx_isa isa)
 		} while (w.g.b_form == RLX_B_COLS);
 		w.batch = 1;
 		p = pack(&w, false);
-		bt = mat_new(w.g.n, w.g.k, w.b.num);
+		bt = mat_new(w.g.n, w.g.k, w.b.type);
 		for (x = 0; x < w.g.k; x++)
 			for (y = 0; y < w.g.n; y++)
 				put(&bt, y * bt.ld + x,
 				    (float)get(&w.b, x * w.b.ld + y));
 		w.b = bt;
 		q = pack(&w, true);
-		CHECKF(!memcmp(p, q, pack_size(&w)), "%s n%zu k%zu num%d",
-		       isa_name(isa), w.g.n, w.g.k, w.b.num);
+		CHECKF(!memcmp(p, q, pack_size(&w)), "%s n%zu k%zu type %d",
+		       isa_name(isa), w.g.n, w.g.k, w.b.type);
 		fence_reset();
 	}
 }
 
 TEST(rows_and_columns_pack_alike)
 {
-	for (low = RLX_NUM_F32; low <= RLX_NUM_F16; low++)
+	for (low = RLX_F32; low <= RLX_BF16; low++)
 		levels(any_pack);
 }
 
@@ -495,11 +493,11 @@ static void any_rows(enum rlx_isa isa)
 			fence_reset();
 			work_new(&w, isa);
 		} while (w.g.b_form == RLX_B_COLS);
-		es = num_size(w.g.c_num);
+		es = rlx_k_type_size(w.g.c_type);
 		w.batch = 1;
 		w.g.batch[0] = w.g.batch[1] = 0;
 		w.g.trans_a = false;
-		w.a = mat_new(w.g.m, w.g.k, w.g.a_num);
+		w.a = mat_new(w.g.m, w.g.k, w.g.a_type);
 		w.g.a = w.a.p;
 		w.g.lda = w.a.ld;
 		if (w.g.b_form == RLX_B_PACKED)
@@ -510,7 +508,7 @@ static void any_rows(enum rlx_isa isa)
 		row = fence_alloc(w.g.n * es, es);
 		one.g.m = 1;
 		one.g.c = row;
-		one.g.a = (char *)w.a.p + r * w.a.ld * num_size(w.a.num);
+		one.g.a = (char *)w.a.p + r * w.a.ld * rlx_k_type_size(w.a.type);
 		if (w.g.residual)
 			one.g.residual = (char *)w.r.p + r * w.r.ld * es;
 		if (w.g.row_bias)
@@ -526,10 +524,10 @@ static void any_rows(enum rlx_isa isa)
 
 TEST(a_row_has_the_same_bits_alone)
 {
-	for (low = RLX_NUM_F32; low <= RLX_NUM_F16; low++)
+	for (low = RLX_F32; low <= RLX_BF16; low++)
 		levels(any_rows);
-	low = RLX_NUM_F32;
-	any_num = true;
+	low = RLX_F32;
+	any_type = true;
 	levels(any_rows);
 }
 
@@ -543,9 +541,10 @@ static void bf16_rounds(enum rlx_isa isa)
 	struct rlx_k_gemm g = {
 		.m = 33, .n = 33, .k = 1, .a = a, .lda = 1, .b = pack,
 		.b_form = RLX_B_PACKED, .c = c, .ldc = 33, .alpha = 1,
+		.a_type = RLX_F32, .b_type = RLX_BF16, .c_type = RLX_F32,
 	};
 	struct rlx_k_gemm_pack p = {
-		.k = 1, .n = 33, .b = b, .ldb = 33, .dst = pack,
+		.k = 1, .n = 33, .b = b, .ldb = 33, .type = RLX_F32, .dst = pack,
 	};
 	size_t i, j;
 
@@ -571,7 +570,7 @@ static void bf16_rounds(enum rlx_isa isa)
 
 TEST(bf16_rounds_to_nearest_even)
 {
-	low = RLX_NUM_BF16;
+	low = RLX_BF16;
 	levels(bf16_rounds);
 }
 
@@ -588,7 +587,7 @@ static void f32_onto(enum rlx_isa isa)
 			fence_reset();
 			continue;
 		}
-		w.r = mat_new(w.g.m, w.c.ld, RLX_NUM_F32);
+		w.r = mat_new(w.g.m, w.c.ld, RLX_F32);
 		w.r.ld = w.c.ld;
 		memcpy(w.c.p, w.r.p, w.c.n * 4);
 		w.g.residual = w.g.c;

@@ -251,7 +251,8 @@ static void work_new(struct work *w, size_t size)
 	g->lda = g->k + pick(0, 1) * pick(0, 70);
 	g->ldc = g->n + pick(0, 3);
 	g->alpha = 1;
-	g->a_num = g->b_num = RLX_NUM_BF16;
+	g->a_type = g->b_type = RLX_BF16;
+	g->c_type = RLX_F32;
 	g->b_form = RLX_B_PACKED;
 	g->a = elements((g->m - 1) * g->lda + g->k, size);
 	w->raw = elements(g->n * g->k, size);
@@ -270,7 +271,7 @@ static void prepare(struct work *w, const struct rlx_kernels *t)
 	struct rlx_k_gemm *g = &w->q.g;
 	size_t panels = rlx_k_gemm_panels(g->n, RLX_ISA_V4_AMX);
 	struct rlx_k_gemm_pack p = {
-		.k = g->k, .n = g->n, .b = w->raw, .ldb = g->n, .num = RLX_NUM_BF16,
+		.k = g->k, .n = g->n, .b = w->raw, .ldb = g->n, .type = RLX_BF16,
 	};
 	struct rlx_k_gemm_i8_pack p8 = {
 		.k = g->k, .n = g->n, .b = w->raw, .ldb = g->n, .b_signed = w->q.b_signed,
