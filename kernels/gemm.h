@@ -63,9 +63,9 @@ enum rlx_k_b_form {
  * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
  *		adds to what is there: beta C + alpha A B.
  * @a_type:	gemm_f32, gemm_f16, gemm_bf16: dtype of A, f32, f16 or bf16. Where the
- *		machine multiplies bf16 (from v4x), gemm_bf16 rounds f32 and f16 to bf16 first, anew for each
- *		range of units; where many threads share few rows, casting A to bf16
- *		beforehand (and an even k) saves that. Else A stays exact.
+ *		machine multiplies bf16 (from v4x), gemm_bf16 rounds f32 and f16 to bf16
+ *		first, anew for each range of units; where many threads share few rows,
+ *		casting A to bf16 beforehand (and an even k) saves that. Else A stays exact.
  * @b_type:	of the same: dtype of B. gemm_f32 widens it, a block's rows at a time:
  *		packed ones of f16 by gemm_f16_pack, of bf16 (below v4x) by
  *		gemm_bf16_pack, the others by its own; gemm_f16
