@@ -2,6 +2,7 @@
 /* Recurrent cells on the GPU or the emulator, against sums in double. */
 #include "selftests/gpu/against_cpu.h"
 #include "selftests/kernels/rnn_ref.h"
+#include "selftests/lib/op_case.h"
 
 /* A tensor in f32 for the reference, and in the kernel's type on the device. */
 struct pair {
@@ -177,6 +178,41 @@ TEST(a_launch_for_each_step)
 {
 	by_steps = true;
 	some(18);
+}
+
+/* Programs, whose projections are GEMMs of these dtypes into f32. */
+static void programs(enum rlx_dtype real, double tol)
+{
+	static const uint32_t ops[] = { RLX_OP_lstm, RLX_OP_gru, RLX_OP_rnn };
+	uint64_t seed = rlx_test_seed();
+	struct op_result got, truth;
+	struct op_case c, wide;
+	struct rlx_error err;
+
+	for (unsigned int i = 0; i < 6; i++) {
+		CHECK(op_case_init(&c, rlx_op_defs[ops[i / 2]], i % 2, real, &seed));
+		op_case_convert(&wide, &c, real, RLX_F64);
+		CHECKF(!op_case_run(&wide, "ref", &truth, &err), "%s", err.text);
+		CHECKF(!op_case_run(&c, op_case_gpu(), &got, &err), "%s", err.text);
+		for (unsigned int k = 0; k < got.n_out; k++)
+			CHECKF(op_result_error(&got, &truth, k) <= c.s.tol + tol,
+			       "%s sample %u output %u is %g off", c.def->name, i % 2, k,
+			       op_result_error(&got, &truth, k));
+		op_result_fini(&got);
+		op_result_fini(&truth);
+		op_case_fini(&wide);
+		op_case_fini(&c);
+	}
+}
+
+TEST(programs_of_f16)
+{
+	programs(RLX_F16, 0x1p-9);
+}
+
+TEST(programs_of_bf16)
+{
+	programs(RLX_BF16, 0x1p-6);
 }
 
 TEST_MAIN()
