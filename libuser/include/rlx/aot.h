@@ -16,7 +16,7 @@
  * no memory but their own. What it computes is the word of whoever wrote it, as with every model.
  *
  * Shared pages are those of the file, of 4 KiB, where rlx_compile() packs into huge ones if it can:
- * one thread that streams large weights may take up to a fifth longer for a run, several less.
+ * one thread that streams large weights may take up to a quarter longer for a run, several less.
  *
  * It serves libraries built of the sources, and the instruction set, that it was made with, and
  * says what is different elsewhere.
