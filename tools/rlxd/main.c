@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/alloc.h"
+#include "base/proc.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/fd_store.h"
 #include "tools/rlxd/leader_lock.h"
@@ -199,7 +200,7 @@ static void *load_main(void *ctx)
 	if (ld->st)
 		goto out;
 	for (i = 0; i < c->n_model; i++)
-		threads += (unsigned int)c->model[i].replicas + 1;	/* the extra one */
+		threads += (unsigned int)c->model[i].replicas;
 	ld->st = worker_pool_grow(s->workers, threads, &ld->err);
 	if (!ld->st)
 		ld->st = model_set_open(c, s->set, s->workers, is_awaited(ld), &set, &ld->err);
@@ -207,7 +208,9 @@ static void *load_main(void *ctx)
 		conf_free(c);
 		goto out;
 	}
-	ld->st = otlp_setup(c->server.otlp_endpoint, &ld->err);
+	ld->st = worker_pool_grow(s->workers, threads + model_set_extras(set), &ld->err);
+	if (!ld->st)
+		ld->st = otlp_setup(c->server.otlp_endpoint, &ld->err);
 	if (ld->st) {
 		model_set_put(set);
 		conf_free(c);
@@ -588,6 +591,8 @@ int main(int argc, char **argv)
 	 * reason to have all like it in its heaps, where what loading leaves stays.
 	 */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	/* More heaps than processors keep more of what was freed, and nobody waits less. */
+	mallopt(M_ARENA_MAX, (int)rlx_cpu_allowed());
 	if (rc < 0)
 		rc = a.fd_store ? fd_store_main(a.fd_store) : a.check ? check(&a) : serve(&a, argv);
 	obuf_fini(&a.text);

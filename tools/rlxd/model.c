@@ -365,6 +365,15 @@ struct model_set *model_set_get(struct model_set *s)
 	return s;
 }
 
+unsigned int model_set_extras(const struct model_set *s)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < s->n; i++)
+		n += wants_extra(s->model[i]);
+	return n;
+}
+
 void model_set_put(struct model_set *s)
 {
 	unsigned int i;

@@ -204,6 +204,8 @@ enum rlx_status __rlx_must_check
 model_set_open(const struct conf *c, struct model_set *old, struct worker_pool *workers,
 	       bool awaited, struct model_set **out, struct rlx_error *err);
 struct model_set *model_set_get(struct model_set *s);
+/* How many of its models have a replica for short runs beside long ones. */
+unsigned int model_set_extras(const struct model_set *s);
 void model_set_put(struct model_set *s);
 /* Into what the log says of loading: kernels that were compiled for @p. */
 void model_count_kernels(struct model *m, const struct rlx_program *p);

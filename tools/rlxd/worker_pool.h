@@ -23,7 +23,7 @@ enum rlx_status __rlx_must_check worker_pool_open(unsigned int threads, struct w
 						  struct rlx_error *err);
 /*
  * So that there are at least @threads: WORKER_POOL_READERS and one for each replica,
- * the extra one of a model included.
+ * the extra ones of models included.
  */
 enum rlx_status __rlx_must_check worker_pool_grow(struct worker_pool *c, unsigned int threads,
 						  struct rlx_error *err);
