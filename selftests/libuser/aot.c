@@ -601,7 +601,7 @@ TEST(another_machine)
 	struct xy_net n;
 	uint8_t *p;
 	size_t bytes;
-	char text[64];
+	char text[64], *isa = NULL;
 
 	begin();
 	write_product(&n);
@@ -609,6 +609,8 @@ TEST(another_machine)
 	p = read_file(&bytes);
 	h = (struct plan_header *)(void *)p;
 	CHECK(strncmp(h->layout, "cpu ", 4) == 0);
+	if (getenv("RLX_ISA"))
+		isa = strdup(getenv("RLX_ISA"));
 	setenv("RLX_ISA", "base", 1);
 	snprintf(text, sizeof(text), "made for %s by version %s", h->layout, RLX_VERSION);
 	if (strcmp(h->layout, "cpu base")) {
@@ -616,7 +618,11 @@ TEST(another_machine)
 		CHECK_EQ(refused("this machine runs cpu base: compile the model again", 0),
 			 RLX_ENOSUP);
 	}
-	unsetenv("RLX_ISA");
+	if (isa)
+		setenv("RLX_ISA", isa, 1);
+	else
+		unsetenv("RLX_ISA");
+	free(isa);
 	h->sources[3] ^= 1;
 	plan_file_hash(h, h->hash);
 	write_file(p, bytes);
