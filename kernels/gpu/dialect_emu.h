@@ -118,12 +118,12 @@ template <class T> static DEV inline T shuffle(T v, int from,
 	return v;
 }
 
-/* A bit for each lane */
 static DEV inline int count_bits(uint64_t v)
 {
 	return __builtin_popcountll(v);
 }
 
+/* A bit for each lane */
 static DEV inline uint64_t warp_ballot(bool p, int line = __builtin_LINE())
 {
 	struct emu_warp_op op = { EMU_OP_BALLOT, line, 0, 0, p, 0, 0, 0 };
