@@ -127,7 +127,7 @@ static unsigned int list_option(const struct rlx_g_option *o, const void *args,
 				const struct rlx_g_launch *on, struct rlx_g_candidate *c,
 				unsigned int most)
 {
-	const char *why = o->why_not(args, on);
+	const char *why = o->why_not ? o->why_not(args, on) : NULL;
 	unsigned int i, n = 0;
 
 	for (i = 0; !why && n < most; i++) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* The gradient of attention, of heads as they lie. */
-#include <string.h>
-
 #include "backends/common/attention.h"
 #include "backends/gpu/gpu.h"
 #include "kernels/attention_grad.h"

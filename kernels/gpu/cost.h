@@ -88,7 +88,8 @@ struct rlx_g_launch;
 /**
  * struct rlx_g_option - a kernel that may be the one for some arguments
  * @variant: enum rlx_g_variant
- * @why_not: NULL: it can do @args; else why it cannot, for people. Pure.
+ * @why_not: NULL: it can do @args; else why it cannot, for people. Pure. NULL for the function: it
+ *	can do any.
  * @plan: its launch in the @i-th of its ways (tiles, splits), from 0 on; false: there is none
  * @cost: of that launch, into what is zero but for .blocks
  */

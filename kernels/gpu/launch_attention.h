@@ -318,20 +318,28 @@ static inline int32_t rlx_g_attention_decode_width(const struct rlx_k_attention 
 	return rlx_g_attention_dim(a) <= 32 ? 32 : rlx_g_attention_dim(a) <= 64 ? 64 : 128;
 }
 
+/* What is laid out for warps of 32 lanes: heads of one 16-bit type, up to 128 wide. */
+static inline const char *rlx_g_attention_32_lanes_why_not(const struct rlx_k_attention *a,
+							   const struct rlx_g_launch *l)
+{
+	if (!l->arch)
+		return "warps may have 64 lanes";
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
+		return "q and k are not both f16 or both bf16";
+	return rlx_g_attention_dim(a) > 128 ? "heads wider than 128" : NULL;
+}
+
 static inline const char *rlx_g_attention_decode_why_not(const void *args,
 							 const struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	uint64_t odd = (uint64_t)(uintptr_t)a->k | (uint64_t)(uintptr_t)a->v;
+	const char *why = rlx_g_attention_32_lanes_why_not(a, l);
 
 	for (int i = 0; i < 3; i++)
 		odd |= 2 * (uint64_t)(a->k_stride[i] | a->v_stride[i]);
-	if (!l->arch)
-		return "warps may have 64 lanes";
-	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
-		return "q and k are not both f16 or both bf16";
-	if (rlx_g_attention_dim(a) > 128)
-		return "heads wider than 128";
+	if (why)
+		return why;
 	if ((odd | 2 * (uint64_t)(a->head_dim | a->v_dim)) % 16)
 		return "a row of k or v does not begin or end at 16 bytes";
 	return !rlx_g_attention_counts(a) || rlx_g_attention_decode_jobs(a) > 1 << 24 ?
@@ -385,14 +393,6 @@ static inline void rlx_g_attention_decode_cost(const void *args, const struct rl
 }
 
 /* ---- a query at a time ---- */
-
-static inline const char *rlx_g_attention_split_kv_why_not(const void *args,
-							   const struct rlx_g_launch *l)
-{
-	(void)args;
-	(void)l;
-	return NULL;
-}
 
 /* Keys whole; of fewer than two queries a multiprocessor over blocks, four of those, by 256. */
 static inline bool rlx_g_attention_split_kv_plan(const void *args, unsigned int i,
@@ -462,8 +462,8 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 		  rlx_g_attention_mma_cost },
 		{ RLX_G_attention_decode, rlx_g_attention_decode_why_not,
 		  rlx_g_attention_decode_plan, rlx_g_attention_decode_cost },
-		{ RLX_G_attention_split_kv, rlx_g_attention_split_kv_why_not,
-		  rlx_g_attention_split_kv_plan, rlx_g_attention_split_kv_cost },
+		{ RLX_G_attention_split_kv, NULL, rlx_g_attention_split_kv_plan,
+		  rlx_g_attention_split_kv_cost },
 	};
 	static const struct rlx_g_family family = { "attention", option, 6,
 						    rlx_g_attention_describe };

@@ -13,13 +13,10 @@ static inline const char *rlx_g_attention_grad_why_not(const void *args,
 						       const struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = &((const struct rlx_k_attention_grad *)args)->a;
+	const char *why = rlx_g_attention_32_lanes_why_not(a, l);
 
-	if (!l->arch)
-		return "warps may have 64 lanes";
-	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
-		return "q and k are not both f16 or both bf16";
-	if (rlx_g_attention_dim(a) > 128)
-		return "heads wider than 128";
+	if (why)
+		return why;
 	return !rlx_g_attention_counts(a) ||
 	       a->batch * a->kv_heads * rlx_g_ceil(a->kv_len, 64) > 1 << 29 ?
 	       "a size is over 2^29" : NULL;

@@ -70,13 +70,6 @@ static inline uint32_t rlx_g_topk_item(const struct rlx_k_topk *a)
 	return rlx_k_type_size((enum rlx_dtype)a->type) == 8 ? 16 : 8;
 }
 
-static inline const char *rlx_g_topk_why_not(const void *args, const struct rlx_g_launch *l)
-{
-	(void)args;
-	(void)l;
-	return NULL;
-}
-
 /* As merges of sorted tiles: one pass for them, one for each doubling, one to write. */
 static inline bool rlx_g_topk_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
@@ -238,7 +231,7 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 	static const struct rlx_g_option option[] = {
 		{ RLX_G_topk_select, rlx_g_topk_select_why_not, rlx_g_topk_select_plan,
 		  rlx_g_topk_select_cost },
-		{ RLX_G_topk, rlx_g_topk_why_not, rlx_g_topk_plan, rlx_g_topk_cost },
+		{ RLX_G_topk, NULL, rlx_g_topk_plan, rlx_g_topk_cost },
 	};
 	static const struct rlx_g_family family = { "topk", option, 2, rlx_g_topk_describe };
 
