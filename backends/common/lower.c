@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/common/lower.h"
+#include "kernels/gemm.h"
 #include "rlx/custom.h"
 
 /* The value that stands for input @k; 0: absent. */
@@ -189,10 +190,39 @@ void rlx_lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n)
 	};
 }
 
+/* Kernels would read an operand without a dtype as one of 16 bits. */
+static bool has_dtypes(struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	if (!lo->status && (!g->a_type || !g->b_type || !g->c_type))
+		fail(lo, RLX_EBUG, "a GEMM without the dtype of an operand");
+	return !lo->status;
+}
+
+static bool is_gemm(enum rlx_kernel_id id)
+{
+	switch (id) {
+	case RLX_KERNEL_gemm_f64:
+	case RLX_KERNEL_gemm_f32:
+	case RLX_KERNEL_gemm_f16:
+	case RLX_KERNEL_gemm_bf16:
+	case RLX_KERNEL_gemm_int:
+		return true;
+	default:
+		return false;
+	}
+}
+
 enum rlx_status rlx_lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
 			       double work, size_t scratch)
 {
-	return lo->status ? lo->status : lo->ops->call(lo, id, units, work, scratch);
+	if (lo->status || (is_gemm(id) && !has_dtypes(lo, (const void *)lo->staged)))
+		return lo->status;
+	return lo->ops->call(lo, id, units, work, scratch);
+}
+
+enum rlx_status rlx_lower_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
+{
+	return has_dtypes(lo, g) ? lo->ops->gemm(lo, g) : lo->status;
 }
 
 /* The step's op and dtype, as "conv of f64"; a custom op by its own name. */

@@ -189,6 +189,8 @@ void *rlx_lower_append(struct rlx_lower *lo, bool host);
  */
 enum rlx_status rlx_lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
 			       double work, size_t scratch);
+/* Hand the staged GEMM to the backend, which adds B and the bias and chooses its kernel. */
+enum rlx_status rlx_lower_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g);
 /*
  * Say, before rlx_lower_call(), that the call's work is along the output's leading
  * axis, of @rows rows. An active extent then asks @set_rows to bring the arguments

@@ -119,7 +119,7 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_k_gemm *g, bool tr
 		return rlx_lower_unsupported(lo, "the residual is not of the result's dtype");
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
-	return lo->ops->gemm(lo, g);
+	return rlx_lower_gemm(lo, g);
 }
 
 enum rlx_status rlx_lower_matmul(struct rlx_lower *lo)

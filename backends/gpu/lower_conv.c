@@ -56,7 +56,7 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 	rlx_lower_ref_in(lo, &g->a, 0, 0);
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
-	return lo->ops->gemm(lo, g);
+	return rlx_lower_gemm(lo, g);
 }
 
 /*
