@@ -11,48 +11,11 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "rlx/comm.h"
-#include "selftests/lib/train_decoder.h"
+#include "selftests/gpubench/train_bench.h"
 
 enum { WARM = 4, ROUNDS = 3, STEPS = 8 };
 
 static struct train_decoder size = { 12, 768, 12, 1024, 16 };
-
-static void must(enum rlx_status st, const struct rlx_error *err)
-{
-	if (st) {
-		fprintf(stderr, "ranks: %s: %s\n", rlx_status_name(st), err->text);
-		exit(1);
-	}
-}
-
-static void open_step(struct train_rig *r, unsigned int rank, unsigned int ranks)
-{
-	struct rlx_optimizer adamw = { .size = sizeof(adamw), .kind = RLX_ADAMW, .decay = 0.1 };
-	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1, .ranks = ranks };
-	struct rlx_compile_opts c = { .size = sizeof(c), .precision = RLX_PRECISION_BF16 };
-	struct rlx_session_opts so = { .size = sizeof(so) };
-	char device[16];
-
-	snprintf(device, sizeof(device), "cuda:%u", rank);
-	c.device = device;
-	train_begin(r);
-	rlx_train_step(r->g, r->v, train_decoder_loss(r, &size),
-		       rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &adamw);
-	must(rlx_graph_finish(r->g), rlx_graph_error(r->g));
-	must(rlx_compile(r->g, &c, &r->p, &r->err), &r->err);
-	must(rlx_states_new(r->p, NULL, &r->states, &r->err), &r->err);
-	must(rlx_states_init(r->states, r->v, 1, &r->err), &r->err);
-	so.states = r->states;
-	must(rlx_session_new(r->p, &so, &r->s, &r->err), &r->err);
-}
-
-static void steps(struct train_rig *r, int n)
-{
-	int i;
-
-	for (i = 0; i < n; i++)
-		must(rlx_session_run(r->s), rlx_session_error(r->s));
-}
 
 /* Of all states as they are now. */
 static uint64_t states_hash(struct train_rig *r)
@@ -74,21 +37,25 @@ static void rank_main(struct rlx_arena *at, unsigned int rank, unsigned int rank
 				   .kind = ranks > 1 ? RLX_COMM_NCCL : RLX_COMM_SHM,
 				   .timeout_ns = 60000000000 };
 	double ms, best = INFINITY, sum = 0;
+	char device[16];
+	struct rlx_compile_opts how = { .size = sizeof(how), .device = device,
+					.precision = RLX_PRECISION_BF16 };
 	struct rlx_comm *c;
 	struct train_rig r;
 	uint64_t from;
 	int i;
 
 	must(rlx_comm_new(&o, &c, &r.err), &r.err);
-	open_step(&r, rank, ranks);
+	snprintf(device, sizeof(device), "cuda:%u", rank);
+	open_step(&r, &size, ranks, &how);
 	must(rlx_session_collective(r.s, rlx_comm_collective(c)), rlx_session_error(r.s));
 	train_decoder_batch(&r, &size, rank);
 	*(float *)train_at(&r, RLX_IO_INPUT, "lr") = 1e-4f;
-	steps(&r, WARM);
+	run_steps(&r, WARM);
 	for (i = 0; i < ROUNDS; i++) {
 		must(rlx_comm_barrier(c), rlx_comm_error(c));
 		from = rlx_now();
-		steps(&r, STEPS);
+		run_steps(&r, STEPS);
 		must(rlx_comm_barrier(c), rlx_comm_error(c));
 		ms = (double)(rlx_now() - from) * 1e-6 / STEPS;
 		best = fmin(best, ms);

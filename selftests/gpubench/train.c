@@ -9,46 +9,9 @@
  */
 #include "base/clock.h"
 #include "rt/session.h"
-#include "selftests/lib/train_decoder.h"
+#include "selftests/gpubench/train_bench.h"
 
 enum { WARM = 4, ROUNDS = 5, STEPS = 8 };
-
-static void must(enum rlx_status st, const struct rlx_error *err)
-{
-	if (st) {
-		fprintf(stderr, "train: %s: %s\n", rlx_status_name(st), err->text);
-		exit(1);
-	}
-}
-
-static void open_step(struct train_rig *r, const struct train_decoder *size, bool explain,
-		      bool mixed)
-{
-	struct rlx_optimizer adamw = { .size = sizeof(adamw), .kind = RLX_ADAMW, .decay = 0.1 };
-	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1 };
-	struct rlx_compile_opts c = { .size = sizeof(c), .device = "cuda" };
-	struct rlx_session_opts so = { .size = sizeof(so) };
-
-	c.precision = mixed ? RLX_PRECISION_MIXED_BF16 : RLX_PRECISION_BF16;
-	c.flags = explain ? RLX_COMPILE_EXPLAIN : 0;
-	train_begin(r);
-	rlx_train_step(r->g, r->v, train_decoder_loss(r, size),
-		       rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &adamw);
-	must(rlx_graph_finish(r->g), rlx_graph_error(r->g));
-	must(rlx_compile(r->g, &c, &r->p, &r->err), &r->err);
-	must(rlx_states_new(r->p, NULL, &r->states, &r->err), &r->err);
-	must(rlx_states_init(r->states, r->v, 1, &r->err), &r->err);
-	so.states = r->states;
-	must(rlx_session_new(r->p, &so, &r->s, &r->err), &r->err);
-}
-
-static void steps(struct train_rig *r, int n)
-{
-	int i;
-
-	for (i = 0; i < n; i++)
-		must(rlx_session_run(r->s), rlx_session_error(r->s));
-}
 
 /* Each launch: its step, ops, predicted and measured time, kernel, and what it is of. */
 static void print_launches(struct train_rig *r)
@@ -59,7 +22,7 @@ static void print_launches(struct train_rig *r)
 
 	CHECK(ns != NULL);
 	r->s->exec->step_ns = ns;
-	steps(r, STEPS);
+	run_steps(r, STEPS);
 	r->s->exec->step_ns = NULL;
 	for (i = 0; i < code->n_choice; i++) {
 		const struct rlx_choice *c = &code->choice[i];
@@ -82,6 +45,7 @@ static void print_launches(struct train_rig *r)
 
 int main(int argc, char **argv)
 {
+	struct rlx_compile_opts c = { .size = sizeof(c), .device = "cuda" };
 	bool explain = false, mixed = false;
 	struct train_decoder size = { 12, 768, 12, 1024, 16 };
 	int64_t *to[] = { &size.layers, &size.dim, &size.heads, &size.context, &size.batch };
@@ -96,13 +60,15 @@ int main(int argc, char **argv)
 		if (*argv[i] != '-' && n < 5)
 			*to[n++] = atoll(argv[i]);
 	}
-	open_step(&r, &size, explain, mixed);
+	c.precision = mixed ? RLX_PRECISION_MIXED_BF16 : RLX_PRECISION_BF16;
+	c.flags = explain ? RLX_COMPILE_EXPLAIN : 0;
+	open_step(&r, &size, 0, &c);
 	train_decoder_batch(&r, &size, 0);
 	*(float *)train_at(&r, RLX_IO_INPUT, "lr") = 1e-4f;
-	steps(&r, WARM);
+	run_steps(&r, WARM);
 	for (i = 0; i < ROUNDS; i++) {
 		from = rlx_now();
-		steps(&r, STEPS);
+		run_steps(&r, STEPS);
 		ms = (double)(rlx_now() - from) * 1e-6 / STEPS;
 		best = fmin(best, ms);
 		sum += ms / ROUNDS;
