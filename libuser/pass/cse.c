@@ -89,19 +89,6 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, uint32_t n)
 	return node;
 }
 
-/* Node @n of the old graph with other arguments than it has there. */
-static void copy_as(struct rlx_rewrite *rw, const struct rlx_node *n)
-{
-	uint32_t in[16], k;
-	rlx_value v;
-
-	for (k = 0; k < n->n_in; k++)
-		in[k] = rw->map[n->in[k]];
-	v = rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n);
-	for (k = 0; v.id && k < n->n_out; k++)
-		rlx_rewrite_set(rw, n->out + k, (rlx_value){ v.id + k });
-}
-
 static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 {
 	const struct rlx_node made = as_made(rw, n), *node = &made;
@@ -117,10 +104,7 @@ static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 			rlx_rewrite_set(rw, node->out + k, (rlx_value){ have->out + k });
 		return;
 	}
-	if (node->args == rw->old->node[n].args)
-		rlx_rewrite_copy(rw, n);
-	else
-		copy_as(rw, node);
+	rlx_rewrite_copy_with(rw, n, node->args);
 	t->slot[i] = rw->g->n_node;
 	t->hash[i] = h;
 }

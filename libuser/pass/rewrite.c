@@ -79,6 +79,11 @@ void rlx_rewrite_set(struct rlx_rewrite *rw, uint32_t v, rlx_value with)
 
 void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n)
 {
+	rlx_rewrite_copy_with(rw, n, rw->old->node[n].args);
+}
+
+void rlx_rewrite_copy_with(struct rlx_rewrite *rw, uint32_t n, const void *args)
+{
 	const struct rlx_node *node = &rw->old->node[n];
 	uint32_t small[16], *in = small, i;
 	rlx_value v;
@@ -94,9 +99,10 @@ void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n)
 	}
 	for (i = 0; i < node->n_in; i++)
 		in[i] = rw->map[node->in[i]];
-	v = rlx_node_new(rw->g, node->def, node->args, in, node->n_in, node);
+	v = rlx_node_new(rw->g, node->def, args, in, node->n_in, node);
 	for (i = 0; v.id && i < node->n_out; i++)
 		rw->map[node->out + i] = v.id + i;
+	rw->changed |= args != node->args;
 	if (in != small)
 		rlx_free(in);
 }

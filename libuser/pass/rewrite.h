@@ -40,6 +40,8 @@ rlx_value rlx_rewrite_value(const struct rlx_rewrite *rw, uint32_t old_value);
 void rlx_rewrite_set(struct rlx_rewrite *rw, uint32_t v, rlx_value with);
 /* Copy node @n with its inputs mapped; maps its outputs. Input and param too. */
 void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n);
+/* The same with other arguments, of as many outputs or more. */
+void rlx_rewrite_copy_with(struct rlx_rewrite *rw, uint32_t n, const void *args);
 /*
  * Finish. *@out is NULL (and RLX_OK returned) if nothing was set and no node
  * was dead. Releases what begin took, also on failure.
