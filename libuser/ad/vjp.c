@@ -4,6 +4,7 @@
  * op's .vjp emitting behind them all. An op without a rule of its own is walked through what
  * it stands for, which is emitted once more for that: the forward pass keeps the op whole.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ad/control.h"
@@ -185,39 +186,67 @@ static int64_t padded_axis(const struct rlx_graph *g, const struct rlx_node *n, 
 	return axis;
 }
 
-/*
- * Shares that are parts with zeros around them, which fill the value side by side, as those of
- * slices do: the parts joined, at no sum. None: they are something else.
- */
-static rlx_value join_parts(struct walk *w, uint32_t v)
+/* A share without the zeros around it, and how many are in front. */
+struct part {
+	int64_t		at;
+	rlx_value	x;
+};
+
+static int by_place(const void *a, const void *b)
 {
-	struct rlx_graph *g = w->g;
-	uint32_t first = w->head[v - w->base], i, n = 0;
-	int64_t axis = -1, at, end = 0, was;
-	rlx_value part[RLX_MAX_OUT];
+	int64_t p = ((const struct part *)a)->at, q = ((const struct part *)b)->at;
 
-	do {
-		was = end;
-		for (i = first; i && n < RLX_MAX_OUT; i = w->shares->e[i - 1].next) {
-			const struct rlx_node *p = rlx_node_of(g, w->shares->e[i - 1].d.id);
-			int64_t a = padded_axis(g, p, &at);
+	return (p > q) - (p < q);
+}
 
-			if (a < 0 || (axis >= 0 && a != axis))
-				return RLX_NONE;
-			axis = a;
-			if (at != end || !g->val[p->in[0]].type.dim[a])
-				continue;
-			part[n++] = (rlx_value){ p->in[0] };
-			end += g->val[p->in[0]].type.dim[a];
-		}
-	} while (end != was);
-	for (i = first; i; i = w->shares->e[i - 1].next)	/* each is a part, once */
-		n--;
-	if (n || axis < 0 || end != g->val[v].type.dim[axis])
-		return RLX_NONE;
-	for (i = first; i; i = w->shares->e[i - 1].next)
-		n++;
-	return rlx_emit(g, concat, .axis = (int32_t)axis, .xs = { part, n });
+/* The shares of @v without their zeros, along what axis; -1: other shares are there. */
+static int64_t find_parts(const struct walk *w, uint32_t v, struct part *part)
+{
+	const struct rlx_graph *g = w->g;
+	int64_t axis = -1, a, at;
+	uint32_t i;
+
+	for (i = w->head[v - w->base]; i; i = w->shares->e[i - 1].next) {
+		const struct rlx_node *p = rlx_node_of(g, w->shares->e[i - 1].d.id);
+
+		a = padded_axis(g, p, &at);
+		if (a < 0 || (axis >= 0 && a != axis))
+			return -1;
+		axis = a;
+		*part++ = (struct part){ at, { p->in[0] } };
+	}
+	return axis;
+}
+
+/*
+ * The @n shares are parts with zeros around them, which fill the value side by side, as those
+ * of slices do: the parts joined, at no sum. None: they are something else.
+ */
+static rlx_value join_parts(struct walk *w, uint32_t v, uint32_t n)
+{
+	struct part *part = rlx_calloc(n, sizeof(*part));
+	rlx_value *xs = rlx_calloc(n, sizeof(*xs)), all = RLX_NONE;
+	int64_t axis, end = 0;
+	uint32_t k;
+
+	if (!part || !xs) {
+		out_of_memory(w->g);
+		goto out_free;
+	}
+	axis = find_parts(w, v, part);
+	if (axis < 0)
+		goto out_free;
+	qsort(part, n, sizeof(*part), by_place);
+	for (k = 0; k < n && part[k].at == end; k++) {
+		xs[k] = part[k].x;
+		end += w->g->val[xs[k].id].type.dim[axis];
+	}
+	if (k == n && end == w->g->val[v].type.dim[axis])
+		all = rlx_emit(w->g, concat, .axis = (int32_t)axis, .xs = { xs, n });
+out_free:
+	rlx_free(part);
+	rlx_free(xs);
+	return all;
 }
 
 /*
@@ -235,7 +264,7 @@ static rlx_value join(struct walk *w, uint32_t v)
 	if (n > 2 && rlx_dtype_size(dt) < 4)
 		acc = RLX_F32;
 	if (n > 1)
-		sum = join_parts(w, v);
+		sum = join_parts(w, v, n);
 	for (i = sum.id ? 0 : w->head[at]; i; i = w->shares->e[i - 1].next) {
 		rlx_value d = op_cast(w->g, w->shares->e[i - 1].d, acc);
 

@@ -60,4 +60,30 @@ TEST(parts_joined)
 	rlx_program_put(q);
 }
 
+/* As many parts as an unrolled recurrence takes, read in any order. */
+EVERYWHERE(many_parts)
+{
+	enum { PARTS = 150 };
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 2, 3 * PARTS), -1, 1), y = RLX_NONE, p, d;
+	unsigned int k, i;
+
+	for (k = 0; k < PARTS; k++) {
+		int64_t at = k * 7 % PARTS;
+
+		p = rlx_emit(r->g, slice, .x = x, .axes = RLX_INTS(1), .starts = RLX_INTS(3 * at),
+			     .ends = RLX_INTS(3 * at + 3));
+		p = rlx_emit(r->g, reduce, .x = rlx_emit(r->g, mul, .a = p, .b = p));
+		p = rlx_emit(r->g, mul, .a = p,
+			     .b = rlx_scalar_const(r->g, RLX_F32, 0.5 * (double)(at + 1)));
+		y = k ? rlx_emit(r->g, add, .a = y, .b = p) : p;
+	}
+	rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { &y, 1 },
+					.wrt = { &x, 1 } }, &d);
+	CHECK_EQ(rlx_node_of(r->g, d.id)->def->index, RLX_OP_concat);
+	rig_output(r, d);
+	rig_run(r);
+	for (i = 0; i < 2 * 3 * PARTS; i++)
+		rig_want(r, 0, i, (i / 3 % PARTS + 1) * rig_in(r, 0, i), 1e-5);
+}
+
 TEST_MAIN()
