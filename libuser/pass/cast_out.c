@@ -59,17 +59,14 @@ static uint32_t rounded_value(const struct rlx_legal *l, const struct rlx_rewrit
 	}
 }
 
-/* The args with which what makes @v writes @to; NULL: it may not. */
-static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, uint32_t v,
+/* The args with which @n writes @to; NULL: it may not. */
+static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, const struct rlx_node *n,
 		     enum rlx_dtype to)
 {
-	const struct rlx_graph *g = rw->old;
-	const struct rlx_node *n = rlx_node_of(g, v);
 	const struct rlx_field *f = out_dtype_of(n->def);
 	void *args;
 
-	if (!l->c->target.dev || !f || v != n->out ||
-	    !only_rounds(g->val[v].type.dtype, to))
+	if (!l->c->target.dev || !f)
 		return NULL;
 	args = rlx_malloc(n->def->args_size);
 	if (!args) {
@@ -84,33 +81,70 @@ static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, uint32_t
 	return NULL;
 }
 
-/* @n with @args, in the new graph. */
-static void emit(struct rlx_rewrite *rw, const struct rlx_node *n, const void *args)
+static enum rlx_dtype cast_to(const struct rlx_graph *g, uint32_t n)
 {
-	uint32_t in[RLX_LEGAL_INPUTS], k;
-	rlx_value v;
-
-	for (k = 0; k < n->n_in; k++)
-		in[k] = rw->map[n->in[k]];
-	v = rw->g->err.status ? RLX_NONE : rlx_node_new(rw->g, n->def, args, in, n->n_in, n);
-	for (k = 0; v.id && k < n->n_out; k++)
-		rlx_rewrite_set(rw, n->out + k, (rlx_value){ v.id + k });
+	return ((const struct rlx_op_cast *)g->node[n].args)->to;
 }
 
-static void find(const struct rlx_legal *l, struct rlx_rewrite *rw, void **args, bool *gone)
+/*
+ * Is all that @args change of @n's results what a cast to @to does to each alone? Those casts
+ * are @gone then. @cast: per value the one that rounds it, or 0.
+ */
+static bool take_casts(const struct rlx_rewrite *rw, const struct rlx_node *n, const void *args,
+		       enum rlx_dtype to, const uint32_t *cast, bool *gone)
 {
 	const struct rlx_graph *g = rw->old;
-	uint32_t n, v, p;
+	const struct rlx_type *in[RLX_LEGAL_INPUTS];
+	struct rlx_error quiet = { 0 };
+	struct rlx_infer q = { .err = &quiet, .def = n->def, .args = args, .n_in = n->n_in,
+			       .in = in, .n_out = 1 };
+	uint32_t mine[RLX_MAX_OUT], n_mine = 0, k;
 
-	for (n = 0; n < g->n_node && !rw->g->err.status; n++) {
+	for (k = 0; k < n->n_in; k++)
+		in[k] = n->in[k] ? &g->val[n->in[k]].type : NULL;
+	if (rlx_op_infer(&q) || q.n_out != n->n_out)
+		return false;
+	for (k = 0; k < n->n_out; k++) {
+		uint32_t v = n->out + k;
+
+		if (q.out[k].dtype == g->val[v].type.dtype || !rw->uses[v])
+			continue;
+		if (!cast[v] || cast_to(g, cast[v]) != to)
+			return false;
+		mine[n_mine++] = cast[v];
+	}
+	for (k = 0; k < n_mine; k++)
+		gone[mine[k]] = true;
+	return n_mine > 0;
+}
+
+static void find(const struct rlx_legal *l, struct rlx_rewrite *rw, void **args, uint32_t *cast,
+		 bool *gone)
+{
+	const struct rlx_graph *g = rw->old;
+	uint32_t n, v, k;
+
+	for (n = 0; n < g->n_node; n++) {
 		if (!rw->live[n] || g->node[n].def->index != RLX_OP_cast)
 			continue;
 		v = rounded_value(l, rw, &g->node[n]);
-		p = g->val[v].node;
-		if (!v || args[p])
+		if (only_rounds(g->val[v].type.dtype, cast_to(g, n)))
+			cast[v] = n;
+	}
+	for (n = 0; n < g->n_node && !rw->g->err.status; n++) {
+		const struct rlx_node *p = &g->node[n];
+		enum rlx_dtype to;
+
+		for (k = 0; k < p->n_out && !cast[p->out + k]; k++)
+			;
+		if (!rw->live[n] || k == p->n_out)
 			continue;
-		args[p] = writing(l, rw, v, ((const struct rlx_op_cast *)g->node[n].args)->to);
-		gone[n] = args[p];
+		to = cast_to(g, cast[p->out + k]);
+		args[n] = writing(l, rw, p, to);
+		if (args[n] && !take_casts(rw, p, args[n], to, cast, gone)) {
+			rlx_free(args[n]);
+			args[n] = NULL;
+		}
 	}
 }
 
@@ -122,14 +156,15 @@ enum rlx_status rlx_pass_cast_out(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	enum rlx_status st = rlx_legal_begin(&legal, c, g);
 	void **args = rlx_calloc(g->n_node + 1, sizeof(*args));	/* of ops that write a cast's */
 	bool *gone = rlx_calloc(g->n_node + 1, sizeof(*gone));
+	uint32_t *cast = rlx_calloc(g->n_val + 1, sizeof(*cast));	/* node 0 is none */
 	uint32_t n;
 
 	if (!st)
 		st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)
 		goto out;
-	if (args && gone)
-		find(&legal, &rw, args, gone);
+	if (args && gone && cast)
+		find(&legal, &rw, args, cast, gone);
 	else
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "cast_out: out of memory");
 	/* what stands between follows the dtype that it is given */
@@ -140,7 +175,7 @@ enum rlx_status rlx_pass_cast_out(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			rlx_rewrite_set(&rw, g->node[n].out,
 					rlx_rewrite_value(&rw, g->node[n].in[0]));
 		else if (args[n])
-			emit(&rw, &g->node[n], args[n]);
+			rlx_rewrite_copy_with(&rw, n, args[n]);
 		else
 			rlx_rewrite_copy(&rw, n);
 	}
@@ -151,5 +186,6 @@ out:
 	rlx_legal_end(&legal);
 	rlx_free(args);
 	rlx_free(gone);
+	rlx_free(cast);
 	return st;
 }

@@ -86,4 +86,30 @@ EVERYWHERE(many_parts)
 		rig_want(r, 0, i, (i / 3 % PARTS + 1) * rig_in(r, 0, i), 1e-5);
 }
 
+/* What reads one gradient of attention in 16 bits takes no digits of the others. */
+EVERYWHERE(gradients_rounded_apart)
+{
+	struct rlx_type x = rlx_type(RLX_BF16, 1, 2, 40, 32);
+	rlx_value q = rig_random(r, x, -1, 1), k = rig_random(r, x, -1, 1);
+	rlx_value v = rig_random(r, x, -1, 1), y = rig_random(r, x, -1, 1);
+	rlx_value dy = rig_random(r, x, -1, 1), d;
+	unsigned int j, coarse = 0;
+	uint32_t bits;
+	int64_t i;
+
+	d = rlx_emit(r->g, attention_grad, .q = q, .k = k, .v = v, .y = y, .dy = dy,
+		     .lse = rig_random(r, rlx_type(RLX_F32, 1, 2, 40), 3, 4), .heads = 2,
+		     .layout = RLX_BHSD, .out_dtype = RLX_F32);
+	rig_output(r, rlx_emit(r->g, cast, .x = d, .to = RLX_BF16));
+	rig_output(r, rlx_out(r->g, d, 1));
+	rig_output(r, rlx_out(r->g, d, 2));
+	rig_run(r);
+	for (j = 1; j < 3; j++)
+		for (i = 0; i < 2 * 40 * 32; i++) {
+			memcpy(&bits, (float *)r->out[j].data + i, sizeof(bits));
+			coarse += !(bits & 0xffff);
+		}
+	CHECKF(coarse < 20, "%u elements are of 16 bits", coarse);
+}
+
 TEST_MAIN()
