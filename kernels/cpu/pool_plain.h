@@ -86,11 +86,14 @@ RLX_INLINE void store_upto(PT *y, pv v, const PT *end)
 }
 
 #ifdef PT_FLOAT
-/* v / c by @by, 1 / c, with the quotient's rounding put right unless it is infinite or NaN */
+/*
+ * v / c by @by, 1 / c, with the quotient's rounding put right unless that is infinite or NaN:
+ * of numbers that are, or of the largest, which a quotient rounded up gives back as more.
+ */
 RLX_INLINE pv mean_of(pv v, pv c, pv by)
 {
 	pv q = v * by, rest = v - q * c, y = q + rest * by;
-	__typeof__(q == q) good = rest == rest;
+	__typeof__(q == q) good = rest - rest == (pv){ 0 };
 
 	return (pv)(((__typeof__(good))y & good) | ((__typeof__(good))q & ~good));
 }

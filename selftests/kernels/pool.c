@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pooling kernels at every ISA level against a plain double reference. */
+#include <float.h>
+
 #include "kernels/conv.h"
 #include "kernels/pool_layout.h"
 #include "selftests/kernels/kernel_test.h"
@@ -161,6 +163,40 @@ TEST(pool_f32)
 		}
 		kt_free(x, nx * 4);
 	}
+}
+
+/* A sum of the largest number: by a reciprocal rounded up its mean times its taps is beyond. */
+TEST(mean_of_the_largest)
+{
+	enum { PLANES = 20, WINDOWS = 3, MOST = 15 };
+	uint64_t seed = rlx_test_seed();
+	size_t h, w, i;
+
+	for (h = 1; h <= MOST; h++)
+		for (w = 1; w <= MOST; w++) {
+			struct rlx_k_pool a = {
+				.planes = PLANES, .in = { 1, WINDOWS * h, WINDOWS + w - 1 },
+				.out = { 1, WINDOWS, WINDOWS }, .k = { 1, h, w },
+				.s = { 1, h, 1 }, .d = { 1, 1, 1 }, .kind = RLX_K_POOL_AVG,
+			};
+			const size_t plane = volume(a.in), ny = PLANES * volume(a.out) * 4;
+			float *x = kt_new(PLANES * plane * 4);
+
+			for (i = 0; i < PLANES * plane; i++)
+				x[i] = i % plane / a.in[2] % h == 0 &&
+				       i % a.in[2] == WINDOWS - 1 ? FLT_MAX : 0;
+			a.x = x;
+			for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
+				if (!kt_isa_runs(isa))
+					continue;
+				a.y = kt_new(ny);
+				kt_run(rlx_kernels_get(isa)->pool_f32, &a, PLANES * WINDOWS,
+				       rlx_k_pool_scratch(&a, 4), &seed);
+				check(&a, x, a.y, NULL, "the largest");
+				kt_free(a.y, ny);
+			}
+			kt_free(x, PLANES * plane * 4);
+		}
 }
 
 /* One output column, whose window ends before the input: nothing of a row is read. */
