@@ -224,6 +224,14 @@ static bool may_begin(const struct search *s, const struct row *row)
 	return !s->only_short || model_is_short(s->m, row);
 }
 
+static void drop(const struct search *s, struct line *l, struct row **at)
+{
+	struct row *row = unlink_row(s->m, l, at);
+
+	row->next = *s->dropped;
+	*s->dropped = row;
+}
+
 /* The first row of @l that fits s->first, unlinked; or NULL. */
 static struct row *line_take(const struct search *s, struct line *l)
 {
@@ -232,9 +240,7 @@ static struct row *line_take(const struct search *s, struct line *l)
 
 	while ((row = *at) && n++ < LOOK_AHEAD) {
 		if (!is_wanted(row, s->now)) {
-			row = unlink_row(s->m, l, at);
-			row->next = *s->dropped;
-			*s->dropped = row;
+			drop(s, l, at);
 			n--;
 		} else if (!row->place && s->m->kind->fits(s->m, s->first, row)) {
 			return unlink_row(s->m, l, at);
@@ -345,15 +351,10 @@ static void charge(struct model *m, struct flow *f, struct line *l, int64_t ns)
 /* Rows that @l begins with and nobody wants. False: there are none. */
 static bool drop_first(const struct search *s, struct line *l)
 {
-	struct row *row;
 	bool any = false;
 
-	while (l->head && !is_wanted(l->head, s->now)) {
-		row = unlink_row(s->m, l, &l->head);
-		row->next = *s->dropped;
-		*s->dropped = row;
-		any = true;
-	}
+	for (; l->head && !is_wanted(l->head, s->now); any = true)
+		drop(s, l, &l->head);
 	return any;
 }
 

@@ -187,13 +187,15 @@ static void run_batch(struct replica *r)
 		row_done(r->batch[i], st, &err);
 }
 
-/* With the lock held: rows for @r, and what is known of their run. */
+/*
+ * With the lock held: rows for @r, and what is known of their run. Zero: none wait, or none that
+ * the extra replica may run.
+ */
 static unsigned int take(struct replica *r, unsigned int max, struct row **out_dropped)
 {
 	struct model *m = r->model;
 
 	r->n = 0;
-	*out_dropped = NULL;
 	if (!is_extra(r) || all_are_long(m))
 		r->n = queue_take(m, now_ns(), is_extra(r), r->batch, max, out_dropped);
 	r->runs = r->n;
@@ -215,7 +217,7 @@ static unsigned int take_rows(struct replica *r, bool wait)
 {
 	struct model *m = r->model;
 	unsigned int max = (unsigned int)m->max_batch, n;
-	struct row *dropped = NULL, *more;
+	struct row *dropped = NULL;
 	struct replica *extra;
 	struct timespec ts;
 	int64_t until;
@@ -231,16 +233,7 @@ static unsigned int take_rows(struct replica *r, bool wait)
 		pthread_cond_timedwait(&m->more, &m->lock, &ts);
 		m->waiting--;
 	}
-	do {
-		n = take(r, max, &more);
-		while (more) {
-			struct row *next = more->next;
-
-			more->next = dropped;
-			dropped = more;
-			more = next;
-		}
-	} while (!n && m->n_rows && !is_extra(r));
+	n = take(r, max, &dropped);
 	/* From the unlocking on an idle replica may be another thread's. */
 	if (!n && !is_extra(r)) {
 		r->next = m->idle;
@@ -258,14 +251,14 @@ static unsigned int take_rows(struct replica *r, bool wait)
 /* With the lock held: what the next batch will take, 0 without rows. */
 static int64_t next_ns(struct model *m)
 {
-	int64_t n = m->n_rows < m->max_batch ? m->n_rows : m->max_batch, each;
+	int64_t n = m->n_rows < m->max_batch ? m->n_rows : m->max_batch, rows, each;
+	const struct row *row = queue_next(m);
 
-	if (!n)
+	if (!row)
 		return 0;
-	each = model_row_ns(m, queue_next(m));
-	if (model_rows_of(m, queue_next(m)) > n)
-		n = model_rows_of(m, queue_next(m));
-	return each ? n * each : INT64_MAX;
+	rows = model_rows_of(m, row);
+	each = model_row_ns(m, row);
+	return each ? (n < rows ? rows : n) * each : INT64_MAX;
 }
 
 /* What rows that wait for @r will take; without any it is idle again, and that is 0. */
@@ -310,18 +303,19 @@ static void run_here(struct replica *r, int64_t next, int64_t ns)
 }
 
 /*
- * An idle replica, of this thread's node if there is one, if there are rows for it, which
- * will take *@out_ns. It
- * has a reference to its model until it is idle again: the rows that it was woken for
- * may be done by another one, and with the last request a model that was replaced goes.
+ * An idle replica, of this thread's node if there is one, for rows that wait and will take
+ * *@out_ns; or the extra one. It has a reference to its model until it is idle again: the rows
+ * that it was woken for may be done by another one, and with the last request a model that was
+ * replaced goes.
  */
 static struct replica *claim(struct model *m, int64_t *out_ns)
 {
 	struct replica *r = NULL, **p = &m->idle;
 
 	pthread_mutex_lock(&m->lock);
-	*out_ns = next_ns(m);
-	if (m->n_rows && m->idle) {
+	/* Who finds all at work, as most do under load, is not to look through all lines. */
+	*out_ns = m->idle ? next_ns(m) : 0;
+	if (*out_ns) {
 		while (*p && (*p)->node != node_here())
 			p = &(*p)->next;
 		if (!*p)
