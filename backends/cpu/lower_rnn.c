@@ -83,7 +83,7 @@ static void pack_w(struct rlx_lower *lo, const struct rlx_recurrence *r, struct 
 	from = rlx_lower_const(lo, 1);
 	for (int64_t d = 0; d < r->dirs; d++) {
 		struct rlx_k_gemm_pack p = {
-			.k = k, .n = n, .ldb = k, .trans = true, .type = RLX_F32,
+			.k = k, .n = n, .ldb = k, .trans = true, .type = w->f->dtype,
 			.dst = w->w + (size_t)d * w->w_bytes,
 			.b = from + (size_t)d * n * k * r->size,
 		};
@@ -209,7 +209,7 @@ static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence
 		g->k = g->lda = g->ldb = (size_t)r->in;
 		g->ldc = n * (size_t)r->dirs;
 		g->alpha = 1;
-		g->a_type = g->b_type = g->c_type = w->f == &f64 ? RLX_F64 : RLX_F32;
+		g->a_type = g->b_type = g->c_type = w->f->dtype;
 		g->b_form = w->w ? RLX_B_PACKED : RLX_B_COLS;
 		if (w->w)
 			g->b = w->w + (size_t)d * w->w_bytes;
