@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from channels import TRANSPORT, Load, address, channel, connect, rlx
-from rlxd import BUILD, DEVICE, Server, Skip, main, minilm, test, wait_for
+from rlxd import BUILD, DEVICE, Server, Skip, main, minilm, patience, test, wait_for
 
 SERVE = os.path.abspath(BUILD) + "/serve/"
 MODELS = "".join("[model %s]\npath = %s%s.onnx\n" % (m, SERVE, m)
@@ -259,7 +259,7 @@ def vanishing(a, said):
     for i in range(64):
         ch.submit(rq)
     said.set()
-    time.sleep(100)
+    signal.pause()
 
 
 @test
@@ -323,7 +323,7 @@ def garbage_in_every_shared_word():
         for seed in range(6):
             p = others.Process(target=noisy, args=(a, seed))
             p.start()
-            p.join(60)
+            p.join(patience(60))
             assert p.exitcode == 0, p.exitcode
         assert load.stop() > 100
         wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 0)
@@ -407,7 +407,7 @@ def drain_answers_what_was_asked():
             ch.submit(rq)
         s.signal(signal.SIGTERM)
         assert [r.result for r in ch.wait(10, 10)] == [0] * 10
-        assert s.proc.wait(20) == 0
+        assert s.ended() == 0
         # The channel learns of the end by a request that nobody took, or before.
         try:
             r = ch.call(rq)
@@ -422,7 +422,7 @@ def told_to_end_while_loading():
     s = Server(minilm("replicas = 8\n") + channel(address()), wait=False)
     s.wait_log("event=listening")
     s.signal(signal.SIGTERM)
-    assert s.proc.wait(20) == 0, s.log()
+    assert s.ended() == 0, s.log()
 
 
 @test
@@ -503,8 +503,7 @@ def a_channel_that_cannot_be_opened():
                                  ("users = no-such-user-here", d + "/a", "there is no user"),
                                  ("groups = no-such-group", d + "/a", "there is no group")):
             s = Server(MODELS + channel(addr, extra), wait=False)
-            assert s.proc.wait(30) == 1
-            s.reader.join(5)
+            assert s.ended() == 1
             assert "cannot start" in s.log() and why in s.log(), s.log()
 
 

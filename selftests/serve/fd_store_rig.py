@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from rlxd import RLXD, read_all, wait_for
+from rlxd import RLXD, patience, read_all, wait_for
 
 MSG = struct.Struct("<IHHIiIIIIIIIIQQ128s")     # struct rlx_wire_msg
 MAGIC, VERSION, KEEP = 0x73786c72, 1, 7
@@ -37,7 +37,7 @@ class FdStore:
 
     def connect(self):
         c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        c.settimeout(10)
+        c.settimeout(60)
         c.connect(self.path)
         return c
 
@@ -68,7 +68,7 @@ class FdStore:
 
     def __exit__(self, *_):
         self.proc.terminate()
-        assert self.proc.wait(20) == 0
+        assert self.proc.wait(patience(20)) == 0
         assert not os.path.exists(self.path)
         self.dir.cleanup()
 

@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from rlxd import (BUILD, ENGINES, RLXD, SANITIZED, Server, main, minilm, reset, status_of, test,
-                  wait_for)
+from rlxd import (BUILD, ENGINES, RLXD, SANITIZED, Server, main, minilm, reset, slowness,
+                  status_of, test, wait_for)
 
 RELU = "[model relu]\npath = %s\n" % os.path.abspath(BUILD + "/serve/relu.onnx")
 BATCH = 8
@@ -76,14 +76,6 @@ def one_row(s):
     begin = time.monotonic()
     s.embed("hello")
     return time.monotonic() - begin
-
-
-def slowness():
-    """How many times as long as alone a busy thread takes on this machine just now."""
-    wall, cpu = time.monotonic(), time.thread_time()
-    while time.thread_time() - cpu < 0.25:
-        pass
-    return max(1, (time.monotonic() - wall) / 0.25)
 
 
 class Limit:

@@ -23,7 +23,7 @@ def connect(s, family):
     if family == "tcp":
         return s.connect(30)
     c = socket.socket(socket.AF_UNIX)
-    c.settimeout(30)
+    c.settimeout(30 * s.slow)
     c.connect(s.path)
     return c
 

@@ -66,6 +66,16 @@ def slowness():
     return max(1.0, (time.perf_counter() - begin) / (time.thread_time() - cpu))
 
 
+_lately = [1.0, float("-inf")]
+
+
+def lately_slow():
+    """That of the last ten seconds: to measure it costs more than a server's start."""
+    if time.monotonic() - _lately[1] > 10:
+        _lately[:] = slowness(), time.monotonic()
+    return _lately[0]
+
+
 def patience(seconds):
     """That long on a machine with nothing else to do: how long it may take on this one."""
     return seconds * slowness()
@@ -101,6 +111,18 @@ def read_all(sock):
         return out
 
 
+def begin_request(sock, head):
+    """Sends all but the body; when this returns the server has begun to read that request."""
+    want = b"HTTP/1.1 100 Continue\r\n\r\n"
+    sock.sendall(head[:-2] + b"Expect: 100-continue\r\n\r\n")
+    got = b""
+    while len(got) < len(want):
+        b = sock.recv(len(want) - len(got))
+        assert b, got
+        got += b
+    assert got == want, got
+
+
 def trickle(socks, byte, until):
     """A byte now and then, until that time; then all must have been closed."""
     while time.monotonic() < until:
@@ -132,7 +154,7 @@ class Manager:
         self.path = self.dir.name + "/notify"
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.sock.bind(self.path)
-        self.sock.settimeout(patience(20))
+        self.sock.settimeout(20 * lately_slow())
 
     def _next(self, want):
         begin = time.monotonic()
@@ -164,7 +186,7 @@ class Server:
 
     def __init__(self, sections="", server="", engine=None, wait=True, env=None,
                  listen="127.0.0.1:0", pass_fds=(), args=None):
-        self.slow = slowness()      # by which the limits of its clients grow
+        self.slow = lately_slow()   # by which the limits of its clients grow
         self.dir = tempfile.TemporaryDirectory(prefix="rlxd-test-")
         self.conf = self.dir.name + "/rlxd.conf"
         self.head = "[server]\n" + ("listen = %s\n" % listen if listen else "")
@@ -270,16 +292,24 @@ class Server:
             self.proc.kill()
         self.proc.wait()
 
+    def ended(self, seconds=20):
+        """The exit status, with the whole log, once it has ended by itself."""
+        try:
+            self.proc.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.proc.wait(patience(seconds))
+        self.reader.join(5)
+        return self.proc.returncode
+
     def stop(self, seconds=40):
         """SIGTERM; the exit status must be 0 and nothing may have gone wrong."""
         if self.proc.poll() is None:
             self.proc.send_signal(signal.SIGTERM)
         try:
-            rc = self.proc.wait(patience(seconds))
+            rc = self.ended(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError("did not end:\n" + self.log())
-        self.reader.join(5)
         assert rc == 0, "ended with %d:\n%s" % (rc, self.log())
         for bad in ("ERROR: AddressSanitizer", "runtime error:", "LeakSanitizer",
                     "WARNING: ThreadSanitizer"):

@@ -116,13 +116,11 @@ def off_this_machine_by_an_explicit_word():
         with Server(**activated({"insecure": ln}, f.name)) as s:
             assert ask(s)[0] == 200
         s = Server(wait=False, **activated({"http": ln}, f.name))
-        assert s.proc.wait(30) == 1
-        s.reader.join(5)
+        assert s.ended() == 1
         assert "not an address of this machine alone" in s.log(), s.log()
     ln.close()
     s = Server(VISION, listen="", server="listen_insecure = tls:0.0.0.0:0\n", wait=False)
-    assert s.proc.wait(30) == 1
-    s.reader.join(5)
+    assert s.ended() == 1
     assert "TLS goes to listen" in s.log(), s.log()
 
 

@@ -20,8 +20,9 @@ import openai
 import tritonclient.http as triton
 
 import certs
-from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, check_metrics, main, minilm,
-                  patience, read_all, reset, slowness, status_of, test, trickle, wait_for, within)
+from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, begin_request, check_metrics,
+                  main, minilm, patience, read_all, reset, slowness, status_of, test, trickle,
+                  wait_for, within)
 from tls_server import AUTH, DIR, KEY, SECRET, VISION_CONF, TlsServer, https
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
@@ -580,16 +581,17 @@ def draining(engine):
     idle, shaking = s.connect(), s.plain()
     shaking.sendall(hello()[:20])
     busy = s.connect()
-    busy.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
-                 b"Content-Length: %d\r\n\r\n" % (SECRET.encode(), len(body)) + body[:-1])
-    time.sleep(0.1)
+    begin_request(busy, b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
+                  b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n"
+                  % (SECRET.encode(), len(body)))
+    busy.sendall(body[:-1])
     s.signal(signal.SIGTERM)
     assert idle.recv(1) == b""
     assert shaking.recv(1) == b""
     busy.sendall(body[-1:])     # what was begun is ended, however late
     out = read_all(busy)
     assert status_of(out) == 200 and b"Connection: close" in out, out[:200]
-    assert s.proc.wait(20) == 0, s.log()
+    assert s.ended() == 0, s.log()
     s.stop()
 
 
@@ -603,7 +605,7 @@ def draining_under_a_handshake(engine):
     s.wait_log("event=draining")
     with contextlib.suppress(OSError):      # it took longer than they are waited for
         c = certs.context().wrap_socket(c, server_hostname="localhost")
-    assert s.proc.wait(20) == 0, s.log()
+    assert s.ended() == 0, s.log()
     c.close()
     s.stop()
 
@@ -703,8 +705,7 @@ def sockets_that_were_passed():
                 assert s.tls_port == ln.getsockname()[1]
                 assert curl(s).stdout == "ok\n"
         else:
-            assert s.proc.wait(20) == 1
-            s.reader.join(5)
+            assert s.ended() == 1
             assert "FileDescriptorName=tls" in s.log(), s.log()
         ln.close()
 
