@@ -210,7 +210,8 @@ alone()
 ignored_ends()
 {
 	ranks_config "$tmp/ends" 2 20 >"$tmp/ends.conf"
-	timeout 60 env --ignore-signal=CHLD $rlx train "$tmp/ends.conf" >"$tmp/got" &&
+	selftests/lib/limit.sh 60 env --ignore-signal=CHLD \
+		$rlx train "$tmp/ends.conf" >"$tmp/got" &&
 	grep -q '^step 20/20' "$tmp/got"
 }
 
@@ -220,13 +221,35 @@ children()
 	cat /proc/"$1"/task/*/children
 }
 
+# at_work PID: until the ranks that it started have done some steps, for they have saved
+at_work()
+{
+	until ls "$tmp/killed/checkpoints" 2>/dev/null | grep -q '^step-[0-9]*$'; do
+		kill -0 "$1" || return 1
+		sleep 0.1
+	done
+}
+
+# gone PID ...: until they are, a minute at most
+gone()
+{
+	tries=600
+	for p; do
+		while [ -e "/proc/$p" ] && ! grep -q '^State:.*Z' "/proc/$p/status"; do
+			tries=$((tries - 1))
+			[ $tries -gt 0 ] || return 1
+			sleep 0.1
+		done
+	done
+}
+
 # One that is killed ends all, and they say which it was; so does the end of who started them.
 killed()
 {
 	ranks_config "$tmp/killed" 4 1000000 | sed 's/^every = .*/every = 0/' >"$tmp/killed.conf"
 	$rlx train "$tmp/killed.conf" >/dev/null 2>"$tmp/said" &
 	first=$!
-	sleep 1
+	at_work $first || return 1
 	all=$(children $first)
 	# shellcheck disable=SC2086 # they are numbers
 	set -- $all
@@ -236,16 +259,15 @@ killed()
 	cat "$tmp/said"
 	[ $got = 3 ] && grep -q 'rank 2 was ended by signal 9' "$tmp/said" &&
 	grep -q "rank 1: rank 2 (pid $3) died" "$tmp/said" || return 1
+	rm -r "$tmp/killed"
 	$rlx train "$tmp/killed.conf" >/dev/null 2>&1 &
 	first=$!
-	sleep 1
+	at_work $first || return 1
 	all="$all $(children $first)"
 	kill -KILL $first
 	wait $first
-	sleep 0.5
-	for p in $all; do
-		[ ! -e "/proc/$p" ] || grep -q '^State:.*Z' "/proc/$p/status" || return 1
-	done
+	# shellcheck disable=SC2086 # they are numbers
+	gone $all
 }
 
 # An evaluation that is no better ends it.

@@ -654,7 +654,7 @@ static void hangs(struct rlx_comm *c, void *arg)
 		sums_until_told(c, arg);
 		return;
 	}
-	usleep(1000000);
+	usleep(3000000);
 	/* and is told that it came too late */
 	CHECK_EQ(rlx_comm_collective(c)->all_reduce(rlx_comm_collective(c)->ctx,
 		 &(struct rlx_reduction){ &x, &x, 1, RLX_F32, NULL, NULL }, &err), RLX_ETIME);
@@ -715,7 +715,7 @@ TEST(a_rank_that_goes_another_way_is_named)
 
 	run_ranks(3, leaves, &left);
 	run_ranks(3, gives_up, &out);
-	start_ranks(3, 300000000, hangs, &late);
+	start_ranks(3, 1000000000, hangs, &late);
 	ranks_end(3, -1);
 	run_ranks(3, sums_less, &other);
 	run_ranks(3, disagrees, &other);
