@@ -21,8 +21,8 @@ import tritonclient.http as triton
 
 import certs
 from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, begin_request, check_metrics,
-                  main, minilm, patience, read_all, reset, slowness, status_of, test, trickle,
-                  wait_for, within)
+                  lately_slow, main, minilm, patience, read_all, reset, slowness, status_of, test,
+                  trickle, wait_for, within)
 from tls_server import AUTH, DIR, KEY, SECRET, VISION_CONF, TlsServer, https
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
@@ -353,7 +353,7 @@ def hello(version=ssl.TLSVersion.TLSv1_3):
 
 def ends(c, seconds=20):
     """The peer closes, whatever it says before."""
-    c.settimeout(patience(seconds))
+    c.settimeout(seconds * lately_slow())
     read_all(c)
     c.close()
 
