@@ -3,6 +3,7 @@
  * Replace ops that the target cannot run natively by what they stand for, until
  * every op is one it can run, one the host can, or one with no simpler form.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,8 +11,8 @@
 
 rlx_pass_fn rlx_pass_expand, rlx_pass_inline_calls;
 
-/* An op that expands into itself would never end. */
-enum { MAX_ROUNDS = 16 };
+/* An op that expands into itself would never end; calls do, as no graph is inside itself. */
+enum { MAX_ROUNDS = 16, ALL_CALLS = INT_MAX };
 
 static bool must_expand(void *ctx, const struct rlx_node *n)
 {
@@ -92,14 +93,14 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, rlx_expand_fn *must, st
 	return st;
 }
 
-static enum rlx_status all_rounds(struct rlx_pass_ctx *c, rlx_expand_fn *must, struct rlx_graph *g,
-				  struct rlx_graph **out)
+static enum rlx_status all_rounds(struct rlx_pass_ctx *c, rlx_expand_fn *must, int most,
+				  struct rlx_graph *g, struct rlx_graph **out)
 {
 	struct rlx_graph *cur = g, *next;
 	enum rlx_status st;
 	int i;
 
-	for (i = 0; i < MAX_ROUNDS; i++) {
+	for (i = 0; i < most; i++) {
 		next = NULL;
 		st = one_round(c, must, cur, &next);
 		if (st || !next)
@@ -112,15 +113,15 @@ static enum rlx_status all_rounds(struct rlx_pass_ctx *c, rlx_expand_fn *must, s
 		*out = cur;
 	else if (cur != g)
 		rlx_graph_put(cur);
-	if (!st && i == MAX_ROUNDS)
-		st = rlx_fail(c->err, RLX_EBUG, "expand: no end after %d rounds", MAX_ROUNDS);
+	if (!st && i == most)
+		st = rlx_fail(c->err, RLX_EBUG, "expand: no end after %d rounds", most);
 	return st;
 }
 
 enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				struct rlx_graph **out)
 {
-	return all_rounds(c, must_expand, g, out);
+	return all_rounds(c, must_expand, MAX_ROUNDS, g, out);
 }
 
 /* First of all, so that the others see what is in a call. */
@@ -131,6 +132,6 @@ enum rlx_status rlx_pass_inline_calls(struct rlx_pass_ctx *c, struct rlx_graph *
 
 	for (n = 0; n < g->n_node; n++)
 		if (is_call(NULL, &g->node[n]))
-			return all_rounds(c, is_call, g, out);
+			return all_rounds(c, is_call, ALL_CALLS, g, out);
 	return RLX_OK;
 }

@@ -155,6 +155,41 @@ EVERYWHERE(calls_in_calls)
 	rlx_graph_put(v);
 }
 
+/* Deeper than the text form nests, and than an op may expand into others. */
+TEST(deep)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	struct rlx_graph *b = body(), *v = rule(), *g;
+	float x[3] = { 0.5f, -1, 0.25f }, y[3];
+	struct rlx_session *s;
+	rlx_value in, out[2];
+	int i;
+
+	for (i = 0; i < 40; i++) {
+		g = rlx_graph_new("around");
+		in = rlx_input(g, "x", rlx_type(RLX_F32, LEN));
+		rlx_input(g, "w", rlx_type(RLX_F32, LEN));
+		CHECK(!rlx_call(g, b, RLX_VALUES(in, in), v, out));
+		rlx_output(g, "y", out[0]);
+		rlx_output(g, "z", rlx_emit(g, add, .a = out[1], .b = in));
+		CHECK(!rlx_graph_finish(g));
+		rlx_graph_put(b);
+		b = g;
+	}
+	s = rig_session(b, &o);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, LEN), x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "w", rlx_type(RLX_F32, LEN), x));
+	CHECK(!rlx_session_run(s));
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, LEN), y));
+	for (i = 0; i < LEN; i++)
+		CHECK(y[i] == x[i] * x[i]);
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "z", rlx_type(RLX_F32, LEN), y));
+	for (i = 0; i < LEN; i++)
+		CHECK(y[i] == 42 * x[i]);
+	rlx_session_free(s);
+	rlx_graph_put(v);
+}
+
 TEST(compiled_in_place)
 {
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
