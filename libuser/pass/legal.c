@@ -256,8 +256,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 		return RLX_LEGAL_NONE;
 	if (is_native(&a))
 		return RLX_LEGAL_NATIVE;
-	if (!(target->widen || target->widen_aside) || n->def->traits & RLX_T_SUBGRAPH ||
-	    n->def->index == RLX_OP_cast || n->def->index == RLX_OP_custom)
+	if (!(target->widen || target->widen_aside) || rlx_keeps_dtypes(n->def))
 		return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;
 	/* a residual stays as the result is, while a bias is widened */
 	if ((choose(&a, RLX_F32, VECTORS, to) && is_native_as(&a, to)) ||

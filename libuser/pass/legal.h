@@ -15,6 +15,16 @@ enum rlx_legal_form {
 	RLX_LEGAL_NONE,		/* in no dtypes that hold what it takes */
 };
 
+/*
+ * Does the op take what it was written for, whatever the target has? Bodies have types of their
+ * own, a program's functions theirs, and a cast is what it is.
+ */
+static inline bool rlx_keeps_dtypes(const struct rlx_op_def *def)
+{
+	return def->traits & RLX_T_SUBGRAPH || def->index == RLX_OP_cast ||
+	       def->index == RLX_OP_custom;
+}
+
 /* More inputs than this have ops that only move elements. */
 enum { RLX_LEGAL_INPUTS = 16 };
 

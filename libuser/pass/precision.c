@@ -242,8 +242,8 @@ static void mixed(struct policy *p, uint32_t idx)
 	rlx_value v;
 
 	p->wide[idx] = !(n->def->traits & RLX_T_LEAF) && stays_wide(p, idx);
-	if (n->n_in > 16 || n->def->traits & (RLX_T_LEAF | RLX_T_SUBGRAPH) ||
-	    n->def->index == RLX_OP_cast || p->wide[idx] || n->scope & RLX_SCOPE_AS_WRITTEN) {
+	if (n->n_in > 16 || n->def->traits & RLX_T_LEAF || rlx_keeps_dtypes(n->def) ||
+	    p->wide[idx] || n->scope & RLX_SCOPE_AS_WRITTEN) {
 		/* these want what they were written for */
 		for (k = 0; k < n->n_in; k++) {
 			uint32_t old = n->in[k];

@@ -120,6 +120,44 @@ EVERYWHERE(in_a_loop)
 	CHECK(!rlx_custom_unregister("t.axpb", NULL));
 }
 
+/* Between products of which each policy makes something: the op keeps its dtypes. */
+TEST(precisions)
+{
+	enum rlx_precision k;
+
+	axpb_register("t.axpb");
+	for (k = RLX_PRECISION_AS_WRITTEN; k <= RLX_PRECISION_TF32; k++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .precision = k };
+		struct rlx_graph *g = rlx_graph_new("policy");
+		rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 64, 64)), y;
+		static float in[64 * 64], out[64 * 64];
+		struct rlx_error err = { 0 };
+		struct rlx_session *s;
+		struct rlx_program *p;
+		int i;
+
+		y = axpb(g, rlx_emit(g, matmul, .a = x, .b = x), &two_one);
+		rlx_output(g, "y", rlx_emit(g, matmul, .a = rlx_emit(g, relu, .x = y), .b = x));
+		CHECK(!rlx_graph_finish(g));
+		CHECKF(!rlx_compile(g, &o, &p, &err) || err.status == RLX_ENOSUP, "%d: %s", k,
+		       err.text);
+		rlx_graph_put(g);
+		if (err.status)		/* f16, where there are no products of it */
+			continue;
+		CHECK(!rlx_session_new(p, NULL, &s, NULL));
+		rlx_program_put(p);
+		for (i = 0; i < 64; i++)	/* (2 (x x) + 1) x, x = 2 I */
+			in[65 * i] = 2;
+		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 64, 64), in));
+		CHECK(!rlx_session_run(s));
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 64, 64), out));
+		for (i = 0; i < 64 * 64; i++)
+			CHECKF(out[i] == (i % 65 ? 2 : 18), "%d: %d is %g", k, i, (double)out[i]);
+		rlx_session_free(s);
+	}
+	CHECK(!rlx_custom_unregister("t.axpb", NULL));
+}
+
 /* A step of training: w' = w - lr dL/dw, L = mean((axpb(x w) - t)^2), by its rule. */
 EVERYWHERE(training_step)
 {
