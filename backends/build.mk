@@ -21,7 +21,7 @@ VULKAN_OBJ  := $(if $(filter 1,$(VULKAN)),$(VULKAN_SRC:%.c=$(BUILD)/obj/%.o))
 GPU_TEXT := $(filter-out kernels/gpu/launch%.h kernels/gpu/cost.h, \
 	    $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h))) \
 	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h \
-	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h
+	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h libuser/include/rlx/scheme.h
 
 $(BUILD)/gen/gpu/text.h: backends/gpu/source.awk $(GPU_TEXT)
 	@mkdir -p $(@D)
@@ -43,7 +43,7 @@ VK_SPV	:= $(VK_COMP:kernels/vulkan/%.comp=$(VK_GEN)/%.spv)
 
 $(VK_GEN)/args.glsl: kernels/vulkan/args.c kernels/vulkan/args.def kernels/vulkan/args.awk \
 		kernels/vulkan/pointwise.h $(wildcard kernels/*.h) libuser/include/rlx/act.h \
-		libuser/include/rlx/dtype.h
+		libuser/include/rlx/dtype.h libuser/include/rlx/scheme.h
 	@mkdir -p $(@D)
 	$(call say,GEN,$@)
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -S -o - $< | awk -f kernels/vulkan/args.awk >$@

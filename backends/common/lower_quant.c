@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Quantising and back. */
 #include "backends/common/lower.h"
+#include "kernels/blocks.h"
 #include "kernels/quant.h"
 
 /* Where the scale of each element lies: ops/quant.h says it of the op. */
@@ -66,6 +67,23 @@ enum rlx_status rlx_lower_dequantize(struct rlx_lower *lo)
 
 	take_layout(a, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_dequantize);
+}
+
+enum rlx_status rlx_lower_dequantize_packed(struct rlx_lower *lo)
+{
+	const struct rlx_op_dequantize_packed *q = lo->args;
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_dequant_blocks *a = rlx_lower_args(lo, sizeof(*a));
+
+	if (!rlx_lower_real(y->dtype))
+		return rlx_lower_unsupported(lo, "no kernel for this dtype");
+	a->n = rlx_type_count(y);
+	a->scheme = (uint8_t)q->scheme;
+	a->y_type = (uint8_t)y->dtype;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_dequant_blocks, rlx_k_dequant_blocks_units(a),
+			      (double)a->n, 0);
 }
 
 enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* GEMM with weights of 4 or 8 bits, which are packed anew once and stay so. */
+/*
+ * GEMM with weights of 4 or 8 bits, which are packed anew once and stay so, and with rows of
+ * blocks, which are read as they are.
+ */
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "base/map.h"
 #include "ir/element.h"
+#include "kernels/blocks.h"
 #include "kernels/gemm_wq.h"
 
 enum { W = 1, SCALE, ZP };
@@ -110,20 +114,51 @@ static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 	return rlx_k_gemm_wq_units(a);
 }
 
+static uint64_t set_rows_of_blocks(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm_blocks *a = args;
+
+	(void)isa;
+	a->m = (size_t)rows;
+	return rlx_k_gemm_blocks_units(a);
+}
+
+/* @w may be any value: nothing is made of it. */
+static enum rlx_status lower_blocks(struct rlx_lower *lo, const struct rlx_op_dequant_matmul *d)
+{
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_gemm_blocks *a = rlx_lower_args(lo, sizeof(*a));
+
+	a->m = (size_t)shape_span(x, 0, x->rank - 1);
+	a->k = (size_t)x->dim[x->rank - 1];
+	a->n = (size_t)d->n;
+	a->scheme = (uint8_t)d->scheme;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->w, W, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_extent(lo, (int64_t)a->m, set_rows_of_blocks);
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_blocks, rlx_k_gemm_blocks_units(a),
+			      (double)a->m * (double)a->n * (double)a->k / 4,
+			      rlx_k_gemm_blocks_scratch(a));
+}
+
 enum rlx_status cpu_lower_dequant_matmul(struct rlx_lower *lo)
 {
 	const struct rlx_op_dequant_matmul *d = lo->args;
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
-	struct rlx_k_gemm_wq *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_gemm_wq *a;
 
 	if (!rlx_type_count(rlx_lower_out(lo, 0)))
 		return lo->status;
+	if (x->dtype == RLX_F32 && rlx_block_elements(d->scheme))
+		return lower_blocks(lo, d);
 	if (x->dtype != RLX_F32 || d->scheme > RLX_SCHEME_UINT4_BLOCK)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or scheme");
 	if (!rlx_lower_is_const(lo, W) || !known(lo, SCALE) || !known(lo, ZP) ||
 	    !x->dim[x->rank - 1])
 		return rlx_lower_unsupported(
 			lo, "weights known only at run time, or nothing to sum");
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->m = (size_t)shape_span(x, 0, x->rank - 1);
 	a->k = (size_t)x->dim[x->rank - 1];
 	a->n = (size_t)d->n;

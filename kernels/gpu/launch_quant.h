@@ -2,15 +2,16 @@
 /*
  * Launches of what quantises and casts; a part of launch.h.
  *
- * quantize and dequantize have a thread for each element, up to 8,192 blocks, which then go on by
- * a grid's width; ranges a block for each RLX_K_RANGE_UNIT elements, parameters one block, rows a
- * block each. Types are parameters, so each combination is a module of its own.
+ * quantize, dequantize and dequant_blocks have a thread for each element, up to 8,192 blocks, which
+ * then go on by a grid's width; ranges a block for each RLX_K_RANGE_UNIT elements, parameters one
+ * block, rows a block each. Types are parameters, so each combination is a module of its own.
  * Limits: what is not of the types that quant.cu has leaves l->can false: the step goes to the
  * host. Casts from or to floats are pointwise code and have no launch here.
  */
 #ifndef RLX_G_LAUNCH_QUANT_H
 #define RLX_G_LAUNCH_QUANT_H
 
+#include "kernels/blocks.h"
 #include "kernels/cast.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/quant.h"
@@ -41,6 +42,14 @@ static inline void rlx_g_dequantize_launch(const void *args, struct rlx_g_launch
 		rlx_g_each(l, a->outer * a->axis * a->inner);
 	RLX_G_VARIANT(l, dequantize, .QUANT_X_TYPE = a->x_type, .QUANT_Y_TYPE = a->y_type,
 		      .QUANT_SCALE_TYPE = a->scale_type);
+}
+
+static inline void rlx_g_dequant_blocks_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_dequant_blocks *a = (const struct rlx_k_dequant_blocks *)args;
+
+	rlx_g_each(l, a->n);
+	RLX_G_VARIANT(l, dequant_blocks, .QUANT_Y_TYPE = a->y_type, .BLOCK_SCHEME = a->scheme);
 }
 
 static inline void rlx_g_quant_range_launch(const void *args, struct rlx_g_launch *l)

@@ -5,7 +5,8 @@
 
 /*
  * Shapes:	x[.., k], w of as many bytes as k n elements take, scale and zp[ceil(k / block),
- *		n] -> y[.., n]; f8: scale of n elements or one
+ *		n] -> y[.., n]; f8: scale of n elements or one; Q4_0 to NVFP4: neither, and k a
+ *		multiple of the 32, 64 or 256 elements of their blocks
  * Dtypes:	x: f64 f32 f16 bf16; w: u8, or the scheme's f8; scale: f64 f32 f16 bf16; zp: these
  *		and integers; y as x
  * Does:	x W with W[i][j] = (q[i n + j] - zp) scale, by the scale of block i / block and
@@ -13,9 +14,11 @@
  *		given): q is i8, no zp; INT8_BLOCK_ASYM: i8; INT4_BLOCK: -8 to 7 and UINT4_BLOCK:
  *		0 to 15, element e in byte e / 2, the even ones low; F8E4M3 and F8E5M2: a scale of
  *		columns, of all, or none, and no zp. zp is 0 if not given; the other schemes need
- *		a scale.
+ *		a scale, but for Q4_0 to NVFP4: there w has rows of blocks, column j of W being
+ *		row j as dequantize_packed gives it.
  * Gradient:	by dequantisation and matmul: to x, scale, a zp of floats and a w of f8
- * Source:	Frantar et al. 2022 (blocks of k), Micikevicius et al. 2022 (f8)
+ * Source:	Frantar et al. 2022 (blocks of k), Micikevicius et al. 2022 (f8), GGUF (Q4_0 to
+ *		NVFP4)
  */
 RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in blocks of k",
 	IN(x) IN(w) OPT(scale) OPT(zp)
@@ -52,6 +55,10 @@ static enum rlx_status check_scales(struct rlx_infer *q, int64_t k, int64_t n)
 	int64_t block = a->block ? a->block : k, rows = k ? (k - 1) / block + 1 : 0;
 	const struct rlx_type *s = q->in[2], *zp = q->in[3];
 
+	if (rlx_block_elements(a->scheme))
+		return s || zp || a->block ? op_fail(q, RLX_EINVAL, "this scheme has its scales "
+						     "in its blocks: scale, zp and block are not "
+						     "for it") : RLX_OK;
 	if (zp && (is_f8(a->scheme) || a->scheme == RLX_SCHEME_INT8_BLOCK))
 		return op_fail(q, RLX_EINVAL, "this scheme has no zero points");
 	if (is_f8(a->scheme)) {
@@ -76,7 +83,7 @@ static enum rlx_status dequant_matmul_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_dequant_matmul *a = q->args;
 	const struct rlx_type *x = q->in[0], *w = q->in[1];
-	enum rlx_status st = op_need_enum(q, "scheme", a->scheme, RLX_SCHEME_F8E5M2 + 1);
+	enum rlx_status st = op_need_enum(q, "scheme", a->scheme, RLX_SCHEME_COUNT);
 	int64_t k, count;
 
 	st = st ? st : op_need_float(q, 0, false);
@@ -96,6 +103,12 @@ static enum rlx_status dequant_matmul_infer(struct rlx_infer *q)
 			       (long long)a->block);
 	if (is_4bit(a->scheme))
 		count = count / 2 + count % 2;
+	if (rlx_block_elements(a->scheme)) {
+		if (k % rlx_block_elements(a->scheme))
+			return op_fail(q, RLX_ESHAPE, "k is %lld, no multiple of the scheme's %d",
+				       (long long)k, rlx_block_elements(a->scheme));
+		count = count / rlx_block_elements(a->scheme) * rlx_block_bytes(a->scheme);
+	}
 	if (rlx_type_count(w) != count)
 		return op_fail(q, RLX_ESHAPE, "the packed weight has %lld bytes, %lld are needed",
 			       (long long)rlx_type_count(w), (long long)count);
@@ -126,8 +139,14 @@ static double weight_at(const struct rlx_eval *q, int64_t row, int64_t col, int6
 {
 	const struct rlx_op_dequant_matmul *a = q->args;
 	int64_t at = row / (a->block ? a->block : k) * a->n + col;
-	double v = stored(a, &q->in[1], row * a->n + col);
+	int e = rlx_block_elements(a->scheme);
+	double v;
 
+	if (e)
+		return (double)rlx_block_at(a->scheme, (const uint8_t *)q->in[1].data +
+					    (col * k + row) / e * rlx_block_bytes(a->scheme),
+					    (int)(row % e));
+	v = stored(a, &q->in[1], row * a->n + col);
 	if (op_has(&q->in[3]))
 		v -= el_get(&q->in[3], at);
 	if (is_f8(a->scheme))
@@ -205,6 +224,24 @@ static rlx_value spread(struct rlx_expand *q, rlx_value s, int64_t k)
 			.ends = RLX_INTS(k));
 }
 
+/* Rows of blocks as floats, and turned. */
+static enum rlx_status expand_blocks(struct rlx_expand *q)
+{
+	const struct rlx_op_dequant_matmul *a = q->args;
+	struct rlx_graph *g = q->g;
+	struct rlx_type x = op_type(g, q->in[0]);
+	enum rlx_dtype acc = op_acc_type(x.dtype);
+	int64_t k = x.dim[x.rank - 1], e = rlx_block_elements(a->scheme);
+	const int64_t rows[2] = { a->n, k / e * rlx_block_bytes(a->scheme) };
+	rlx_value w = rlx_emit(g, dequantize_packed, .x = op_reshape(g, q->in[1], rows, 2),
+			       .scheme = a->scheme);
+
+	w = rlx_emit(g, matmul, .a = op_cast(g, q->in[0], acc),
+		     .b = op_swap_last(g, op_cast(g, w, acc)));
+	q->out[0] = op_cast(g, w, x.dtype);
+	return op_done(g);
+}
+
 static enum rlx_status dequant_matmul_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_dequant_matmul *a = q->args;
@@ -212,8 +249,11 @@ static enum rlx_status dequant_matmul_expand(struct rlx_expand *q)
 	struct rlx_type x = op_type(g, q->in[0]), w = op_type(g, q->in[1]);
 	enum rlx_dtype acc = op_acc_type(x.dtype);
 	int64_t k = x.dim[x.rank - 1], bytes = rlx_type_count(&w);
-	rlx_value v = op_reshape(g, q->in[1], &bytes, 1);
+	rlx_value v;
 
+	if (rlx_block_elements(a->scheme))
+		return expand_blocks(q);
+	v = op_reshape(g, q->in[1], &bytes, 1);
 	if (is_4bit(a->scheme))
 		v = unpack4(g, v, k * a->n, a->scheme == RLX_SCHEME_INT4_BLOCK);
 	else if (is_f8(a->scheme) && w.dtype == RLX_U8)
@@ -237,13 +277,35 @@ static void dequant_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 		   (double)q->in[0]->dim[q->in[0]->rank - 1];
 }
 
+/* Any bytes are blocks but where their scales are floats, which as these are finite. */
+static bool sample_blocks(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_dequant_matmul *a = s->args;
+	int64_t k;
+
+	a->scheme = (int32_t)(RLX_SCHEME_Q4_0 + i);
+	if (a->scheme == RLX_SCHEME_COUNT)
+		return false;
+	a->n = 3;
+	k = 2 * rlx_block_elements(a->scheme);
+	s->n_in = 2;
+	s->in[0] = rlx_type(RLX_F32, 2, k);
+	s->in[1] = rlx_type(RLX_U8, a->n * 2 * rlx_block_bytes(a->scheme));
+	/* exponents, and an f32 */
+	s->lo[1] = a->scheme == RLX_SCHEME_MXFP4 ? 110 : a->scheme == RLX_SCHEME_Q8_K ? 56 : 0;
+	s->hi[1] = a->scheme == RLX_SCHEME_MXFP4 ? 125 : 59;
+	s->tol = 1e-5;
+	s->grad_tol = -1;
+	return true;
+}
+
 static bool dequant_matmul_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_dequant_matmul *a = s->args;
 	int64_t k = 21, n = 5, rows;
 
 	if (i > 10)
-		return false;
+		return sample_blocks(i - 11, s);
 	s->n_in = 4;
 	s->tol = 1e-5;
 	a->scheme = (int32_t)(i % 6);

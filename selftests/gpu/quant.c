@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* GPU kernels that quantise and back, on the emulator. */
+#include "kernels/blocks.h"
 #include "kernels/cast.h"
 #include "kernels/gemm.h"
 #include "kernels/quant.h"
@@ -97,6 +98,28 @@ TEST(dequantize)
 
 	for (int i = 0; i < 12; i++)
 		one_dequantize(&seed);
+}
+
+TEST(dequant_blocks)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int s = RLX_SCHEME_Q4_0; s < RLX_SCHEME_COUNT; s++) {
+		int64_t n = kc_pick(&seed, 1, 5);
+		struct rlx_k_dequant_blocks a = {
+			.scheme = (uint8_t)s, .n = n * rlx_block_elements(s),
+			.y_type = (uint8_t)small_float[kc_pick(&seed, 0, 2)],
+		};
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_dequant_blocks, x, RLX_U8, n * rlx_block_bytes(s)),
+			GPU_OUT(struct rlx_k_dequant_blocks, y, a.y_type, a.n, 0),
+		};
+
+		/* scales that are floats are finite */
+		a.x = gpu_alloc((size_t)(n * rlx_block_bytes(s)), RLX_U8, 0, 120, &seed);
+		a.y = gpu_alloc((size_t)a.n, a.y_type, 0, 0, &seed);
+		GPU_AGAINST_CPU(dequant_blocks, a, rlx_k_dequant_blocks_units(&a), 0, f, &seed);
+	}
 }
 
 TEST(quant_range_and_params)

@@ -251,10 +251,13 @@ TEST(blocks)
 		CHECK(y[i] == -2 * (float)(i - 16));
 	rlx_gguf_close(f);
 	head(&b, 1, 0);
-	tensor(&b, "k", 256, 1, 12, 0);
-	pad(&b, 144);
+	tensor(&b, "k", 256, 1, 16, 0);
+	pad(&b, 66);
 	CHECKF(!rlx_gguf_open_mem(b.p, b.n, &f, &err), "%s", err.text);
-	CHECK(rlx_gguf_read(rlx_gguf_at(f, 0), y, &err) == RLX_ENOSUP && strstr(err.text, "Q4_K"));
+	CHECK_EQ(rlx_gguf_read(rlx_gguf_at(f, 0), y, &err), RLX_ENOSUP);
+	CHECK(strstr(err.text, "IQ2_XXS"));
+	CHECK_EQ(rlx_gguf_scheme(16), -1);
+	CHECK_EQ(rlx_gguf_scheme(12), RLX_SCHEME_Q4_K);
 	rlx_gguf_close(f);
 }
 

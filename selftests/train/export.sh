@@ -51,4 +51,5 @@ for format in f32 f16 bf16 q8_0; do
 	check $format decoder $format
 done
 check none none
+check blocks "$python" selftests/train/blocks.py "$BUILD/lib/librlx.so" "$tmp"
 finish

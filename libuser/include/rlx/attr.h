@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "rlx/act.h"
+#include "rlx/scheme.h"
 #include "rlx/type.h"
 
 struct rlx_graph;
@@ -147,11 +148,5 @@ enum rlx_ste {
 };
 
 enum rlx_scale_mode { RLX_SCALE_BATCH, RLX_SCALE_EMA, RLX_SCALE_FIXED };
-
-enum rlx_scheme {
-	RLX_SCHEME_INT8_BLOCK, RLX_SCHEME_INT8_BLOCK_ASYM,
-	RLX_SCHEME_INT4_BLOCK, RLX_SCHEME_UINT4_BLOCK,
-	RLX_SCHEME_F8E4M3, RLX_SCHEME_F8E5M2,
-};
 
 #endif

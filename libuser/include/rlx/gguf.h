@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rlx/scheme.h"
 #include "rlx/status.h"
 #include "rlx/type.h"
 
@@ -122,10 +123,18 @@ RLX_EXPORT bool rlx_gguf_next(struct rlx_gguf_value *array, struct rlx_gguf_valu
  * rlx_gguf_read - the elements of a tensor as floats.
  * @to: as many as the type has
  * Context: any thread; no allocation. Return: RLX_ENOSUP unless it is stored as F32, F16, BF16,
- * F64, Q8_0 or Q4_0.
+ * F64, or in blocks that rlx_gguf_scheme() knows.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_gguf_read(const struct rlx_gguf_tensor *t, float *to, struct rlx_error *err);
+
+/**
+ * rlx_gguf_scheme - the scheme of dequant_matmul and dequantize_packed by which a tensor's
+ * bytes are read as they lie
+ * @format: of struct rlx_gguf_tensor
+ * Context: any; no allocation. Return: RLX_SCHEME_Q4_0 to RLX_SCHEME_NVFP4; -1: another format.
+ */
+RLX_EXPORT int rlx_gguf_scheme(uint32_t format);
 
 /* A key and its value, for the writer. */
 struct rlx_gguf_pair {

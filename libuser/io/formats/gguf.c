@@ -40,7 +40,7 @@ static const struct gguf_format formats[] = {
 	{ 8, 32, 34, RLX_NODTYPE, "Q8_0" },
 	{ 10, 256, 84, RLX_NODTYPE, "Q2_K" }, { 11, 256, 110, RLX_NODTYPE, "Q3_K" },
 	{ 12, 256, 144, RLX_NODTYPE, "Q4_K" }, { 13, 256, 176, RLX_NODTYPE, "Q5_K" },
-	{ 14, 256, 210, RLX_NODTYPE, "Q6_K" },
+	{ 14, 256, 210, RLX_NODTYPE, "Q6_K" }, { 15, 256, 292, RLX_NODTYPE, "Q8_K" },
 	{ 16, 256, 66, RLX_NODTYPE, "IQ2_XXS" }, { 17, 256, 74, RLX_NODTYPE, "IQ2_XS" },
 	{ 18, 256, 98, RLX_NODTYPE, "IQ3_XXS" }, { 19, 256, 50, RLX_NODTYPE, "IQ1_S" },
 	{ 20, 32, 18, RLX_NODTYPE, "IQ4_NL" }, { 21, 256, 110, RLX_NODTYPE, "IQ3_S" },
@@ -49,7 +49,7 @@ static const struct gguf_format formats[] = {
 	{ 27, 1, 8, RLX_I64, "I64" }, { 28, 1, 8, RLX_F64, "F64" },
 	{ 29, 256, 56, RLX_NODTYPE, "IQ1_M" }, { 30, 1, 2, RLX_BF16, "BF16" },
 	{ 34, 256, 54, RLX_NODTYPE, "TQ1_0" }, { 35, 256, 66, RLX_NODTYPE, "TQ2_0" },
-	{ 39, 32, 17, RLX_NODTYPE, "MXFP4" },
+	{ 39, 32, 17, RLX_NODTYPE, "MXFP4" }, { 40, 64, 36, RLX_NODTYPE, "NVFP4" },
 };
 
 const struct gguf_format *gguf_format_of(uint32_t number)

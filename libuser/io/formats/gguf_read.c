@@ -10,27 +10,6 @@ static float f16_at(const uint8_t *p)
 	return (float)rlx_minifloat_to(RLX_MF_F16, p[0] | (uint32_t)p[1] << 8);
 }
 
-static void read_q8_0(const uint8_t *p, float *to)
-{
-	float d = f16_at(p);
-	int i;
-
-	for (i = 0; i < GGUF_Q_BLOCK; i++)
-		to[i] = d * (float)(int8_t)p[2 + i];
-}
-
-/* Byte i has element i in its low half and element i + 16 in its high one, both plus 8. */
-static void read_q4_0(const uint8_t *p, float *to)
-{
-	float d = f16_at(p);
-	int i;
-
-	for (i = 0; i < GGUF_Q_BLOCK / 2; i++) {
-		to[i] = d * (float)((p[2 + i] & 15) - 8);
-		to[i + GGUF_Q_BLOCK / 2] = d * (float)((p[2 + i] >> 4) - 8);
-	}
-}
-
 static void read_one(uint32_t format, const uint8_t *p, float *to)
 {
 	double d;
@@ -49,30 +28,43 @@ static void read_one(uint32_t format, const uint8_t *p, float *to)
 	case RLX_GGUF_AS_BF16:
 		*to = rlx_bf16_to_f32((uint16_t)(p[0] | p[1] << 8));
 		break;
-	case RLX_GGUF_AS_Q8_0:
-		read_q8_0(p, to);
-		break;
-	default:
-		read_q4_0(p, to);
 	}
+}
+
+int rlx_gguf_scheme(uint32_t format)
+{
+	static const uint8_t of[] = {
+		[2] = RLX_SCHEME_Q4_0, RLX_SCHEME_Q4_1, [6] = RLX_SCHEME_Q5_0, RLX_SCHEME_Q5_1,
+		RLX_SCHEME_Q8_0, [10] = RLX_SCHEME_Q2_K, RLX_SCHEME_Q3_K, RLX_SCHEME_Q4_K,
+		RLX_SCHEME_Q5_K, RLX_SCHEME_Q6_K, RLX_SCHEME_Q8_K, [20] = RLX_SCHEME_IQ4_NL,
+		[23] = RLX_SCHEME_IQ4_XS, [39] = RLX_SCHEME_MXFP4, RLX_SCHEME_NVFP4,
+	};
+
+	return format < sizeof(of) && of[format] ? of[format] : -1;
 }
 
 enum rlx_status rlx_gguf_read(const struct rlx_gguf_tensor *t, float *to, struct rlx_error *err)
 {
 	const struct gguf_format *how = t ? gguf_format_of(t->format) : NULL;
 	const uint8_t *p;
+	int scheme, i;
 	uint64_t at;
 
 	if (!how || !to)
 		return rlx_fail(err, RLX_EINVAL, "gguf: a tensor of a file, and where its elements "
 				"go, are needed");
+	scheme = rlx_gguf_scheme(how->number);
 	if (how->number != RLX_GGUF_AS_F32 && how->number != RLX_GGUF_AS_F16 &&
-	    how->number != RLX_GGUF_AS_BF16 && how->number != RLX_GGUF_AS_F64 &&
-	    how->number != RLX_GGUF_AS_Q8_0 && how->number != RLX_GGUF_AS_Q4_0)
+	    how->number != RLX_GGUF_AS_BF16 && how->number != RLX_GGUF_AS_F64 && scheme < 0)
 		return rlx_fail(err, RLX_ENOSUP, "gguf: tensor \"%.80s\" is stored as %s; F32, "
-				"F16, BF16, F64, Q8_0 and Q4_0 are read", t->name, how->name);
+				"F16, BF16, F64, Q4_0 to Q8_K, IQ4, MXFP4 and NVFP4 are read",
+				t->name, how->name);
 	p = t->data;
 	for (at = 0; at < t->bytes; at += how->bytes, to += how->block)
-		read_one(how->number, p + at, to);
+		if (scheme < 0)
+			read_one(how->number, p + at, to);
+		else
+			for (i = 0; i < how->block; i++)
+				to[i] = rlx_block_at(scheme, p + at, i);
 	return RLX_OK;
 }
