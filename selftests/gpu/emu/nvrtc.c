@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -128,60 +129,103 @@ static uint64_t mix(uint64_t h, const char *s)
 	return (h ^ 0xff) * 0x100000001b3u;
 }
 
-static void cache_path(const struct program *p, int n, const char *const *opt,
-		       char *path, size_t room)
+/* Where images are kept, and headers. */
+static const char *cache_dir(char *own, size_t room)
 {
 	const char *dir = getenv("RLX_EMU_CACHE"), *tmp = getenv("TMPDIR");
-	uint64_t h[2] = { 0xcbf29ce484222325u, 0x84222325cbf29ce4u };
-	char own[512];
 
-	for (int k = 0; k < 2; k++) {
-		h[k] = mix(h[k], fast() ? "fast 2" : "checked 2");
-		h[k] = mix(h[k], p->source);
-		for (int i = 0; i < p->n; i++)
-			h[k] = mix(mix(h[k], p->name[i]), p->text[i]);
-		for (int i = 0; i < n; i++)
-			h[k] = mix(h[k], opt[i]);
-	}
 	if (!dir || !*dir) {
-		snprintf(own, sizeof(own), "%s/rlx-emu-%u", tmp ? tmp : "/tmp",
-			 (unsigned int)getuid());
+		snprintf(own, room, "%s/rlx-emu-%u", tmp ? tmp : "/tmp", (unsigned int)getuid());
 		dir = own;
 	}
 	mkdir(dir, 0700);
-	snprintf(path, room, "%s/%016llx%016llx", dir, (unsigned long long)h[0],
-		 (unsigned long long)h[1]);
+	return dir;
 }
 
-/* Run the compiler; its words go to @log. */
+static void hash_headers(const struct program *p, uint64_t h[2])
+{
+	for (int k = 0; k < 2; k++) {
+		h[k] = mix(k ? 0x84222325cbf29ce4u : 0xcbf29ce484222325u, "headers");
+		for (int i = 0; i < p->n; i++)
+			h[k] = mix(mix(h[k], p->name[i]), p->text[i]);
+	}
+}
+
+static void cache_path(const struct program *p, int n, const char *const *opt,
+		       char *path, size_t room)
+{
+	char own[512];
+	uint64_t h[2];
+
+	hash_headers(p, h);
+	for (int k = 0; k < 2; k++) {
+		h[k] = mix(h[k], fast() ? "fast 2" : "checked 2");
+		h[k] = mix(h[k], p->source);
+		for (int i = 0; i < n; i++)
+			h[k] = mix(h[k], opt[i]);
+	}
+	snprintf(path, room, "%s/%016llx%016llx", cache_dir(own, sizeof(own)),
+		 (unsigned long long)h[0], (unsigned long long)h[1]);
+}
+
+/*
+ * A folder with the program's headers: all have the same hundred, which take as long to write as
+ * a small kernel to compile. It appears whole, whoever else makes it.
+ */
+static bool header_dir(const struct program *p, char *path, size_t room)
+{
+	char own[512], dir[4096];
+	uint64_t h[2];
+	bool ok = true;
+
+	hash_headers(p, h);
+	snprintf(path, room, "%s/headers-%016llx%016llx", cache_dir(own, sizeof(own)),
+		 (unsigned long long)h[0], (unsigned long long)h[1]);
+	if (!access(path, F_OK))
+		return true;
+	snprintf(dir, sizeof(dir), "%s/XXXXXX", cache_dir(own, sizeof(own)));
+	if (!mkdtemp(dir))
+		return false;
+	for (int i = 0; i < p->n && ok; i++)
+		ok = write_file(dir, p->name[i], p->text[i]);
+	if (ok && !rename(dir, path))
+		return true;
+	nftw(dir, unlink_one, 8, FTW_DEPTH | FTW_PHYS);
+	return ok && !access(path, F_OK);
+}
+
+/*
+ * Run the compiler; its words go to @log. Not by fork(), which would copy the page tables of a
+ * process that has shadow memory for all that it checks.
+ */
 static int run(char **argv, const char *log)
 {
-	int status;
-	pid_t pid = fork();
+	posix_spawn_file_actions_t to;
+	int status, err;
+	pid_t pid;
 
-	if (pid < 0)
+	if (posix_spawn_file_actions_init(&to))
 		return -1;
-	if (!pid) {
-		int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-		if (fd >= 0) {
-			dup2(fd, 1);
-			dup2(fd, 2);
-		}
-		execvp(argv[0], argv);
-		_exit(127);
-	}
+	err = posix_spawn_file_actions_addopen(&to, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (!err)
+		err = posix_spawn_file_actions_adddup2(&to, 1, 2);
+	if (!err)
+		err = posix_spawnp(&pid, argv[0], &to, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&to);
+	if (err)
+		return -1;
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static int compile(struct program *p, const char *dir, int n, const char *const *opt)
+static int compile(struct program *p, const char *dir, const char *headers, int n,
+		   const char *const *opt)
 {
 	static const char *const checked[] = { "-O1", "-fsanitize=thread",
 		"--param=tsan-instrument-func-entry-exit=0" };
-	char src[512], obj[512], so[512], log[512], inc[512], *argv[128];
+	char src[512], obj[512], so[512], log[512], inc[4100], *argv[128];
 	const char *cxx = getenv("RLX_EMU_CXX");
 	uint64_t bytes;
 	int a = 0, err;
@@ -190,7 +234,7 @@ static int compile(struct program *p, const char *dir, int n, const char *const 
 	snprintf(obj, sizeof(obj), "%s/program.o", dir);
 	snprintf(so, sizeof(so), "%s/program.so", dir);
 	snprintf(log, sizeof(log), "%s/program.log", dir);
-	snprintf(inc, sizeof(inc), "-I%s", dir);
+	snprintf(inc, sizeof(inc), "-I%s", headers);
 	if (!cxx || !*cxx)
 		cxx = "g++";
 	argv[a++] = (char *)cxx;
@@ -360,7 +404,7 @@ static void linger(void)
 EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt);
 EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt)
 {
-	char dir[] = "/tmp/rlx-emu-XXXXXX", path[4096];
+	char dir[] = "/tmp/rlx-emu-XXXXXX", path[4096], headers[4096];
 	bool ok;
 	int err;
 
@@ -372,10 +416,8 @@ EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt
 		return RTC_OK;
 	if (!mkdtemp(dir))
 		return RTC_INTERNAL;
-	ok = write_file(dir, "program.cu", p->source);
-	for (int i = 0; i < p->n && ok; i++)
-		ok = write_file(dir, p->name[i], p->text[i]);
-	err = ok ? compile(p, dir, n, opt) : RTC_INTERNAL;
+	ok = header_dir(p, headers, sizeof(headers)) && write_file(dir, "program.cu", p->source);
+	err = ok ? compile(p, dir, headers, n, opt) : RTC_INTERNAL;
 	nftw(dir, unlink_one, 8, FTW_DEPTH | FTW_PHYS);
 	if (!err)
 		cache_store(p, path);
