@@ -171,6 +171,9 @@ cp -r "$root"/*.md "$root/Makefile" "$pages/"
 for d in backends debian docs examples kernels kmod libuser selftests tools uapi; do
 	cp -r "$root/$d" "$pages/"
 done
+# What was built there is no page's.
+mkdir -p "$pages/build/kcsan-kernel"
+echo 'testptp:' >"$pages/build/kcsan-kernel/ptp.mk"
 all_pages_lie()
 {
 	sed -i 's/RLX_WORKERS/RLX_WORK''MEN/' "$pages/docs/rlx.1.scd" &&
