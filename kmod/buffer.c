@@ -14,6 +14,7 @@
 #include "arena.h"
 #include "buffer.h"
 #include "compat.h"
+#include "device.h"
 #include "ioctl.h"
 
 #ifdef RLX_HAVE_BUFFER_BVEC
@@ -42,14 +43,15 @@ static void rlx_buffer_release(void *priv)
 
 /*
  * One entry for each piece of a folio: what the network takes of an entry it takes one
- * reference for. Without @bv they are only counted.
+ * reference for. Without @bv they are only counted. It stops short where the caller is
+ * killed: a user says how many there are.
  */
 static unsigned int rlx_buffer_fill(const struct rlx_arena *a, u64 offset, u64 length,
 				    struct bio_vec *bv)
 {
 	unsigned int n = 0;
 
-	for (; length; n++) {
+	for (; length && !rlx_killed(); n++) {
 		unsigned long at = offset >> PAGE_SHIFT, run;
 		size_t skip = offset_in_page(offset), take;
 		struct page *page;
@@ -68,7 +70,6 @@ static unsigned int rlx_buffer_fill(const struct rlx_arena *a, u64 offset, u64 l
 			bvec_set_page(&bv[n], page, take, skip);
 		offset += take;
 		length -= take;
-		cond_resched();
 	}
 	return n;
 }
@@ -116,6 +117,8 @@ static int rlx_buffer_register(struct io_uring_cmd *cmd, const void __user *from
 	if (ret)
 		return ret;
 	nr = rlx_buffer_fill(a, r.offset, r.length, NULL);
+	if (rlx_killed())
+		return -EINTR;
 	bv = kvmalloc_array(nr, sizeof(*bv), GFP_KERNEL_ACCOUNT);
 	b = kmalloc(sizeof(*b), GFP_KERNEL_ACCOUNT);
 	ret = bv && b ? rlx_arena_buffer_get(a, r.access) : -ENOMEM;
@@ -124,12 +127,16 @@ static int rlx_buffer_register(struct io_uring_cmd *cmd, const void __user *from
 	b->arena = a;
 	b->access = r.access;
 	rlx_buffer_fill(a, r.offset, r.length, bv);
+	ret = rlx_killed() ? -EINTR : 0;
+	if (ret)
+		goto out_put;
 	/* Copies @bv; from success on @b is the ring's, and may be gone. */
 	ret = io_buffer_register_bvec(cmd, bv, nr, rlx_buffer_release, b,
 				      rlx_buffer_dir(r.access), r.index, flags);
 	if (!ret)
 		b = NULL;
-	else
+out_put:
+	if (ret)
 		rlx_arena_buffer_put(a, r.access);
 out_free:
 	kfree(b);

@@ -137,7 +137,8 @@ static void rlx_export_release(struct dma_buf *buf)
 
 /*
  * Calls for each physically contiguous piece of at most @max bytes; with no
- * @sg it only counts them.
+ * @sg it only counts them. It stops short where the caller is killed: a user
+ * says how many there are.
  */
 static unsigned long rlx_export_fill(struct rlx_export *exp, size_t max,
 				     struct scatterlist *sg)
@@ -146,7 +147,7 @@ static unsigned long rlx_export_fill(struct rlx_export *exp, size_t max,
 	unsigned long n = 0;
 	struct page *page;
 
-	for (; at < end; at += run) {
+	for (; at < end && !rlx_killed(); at += run) {
 		run = rlx_arena_run(exp->arena, at,
 				    min(end - at, max >> PAGE_SHIFT), &page);
 		if (WARN_ON_ONCE(!run))
@@ -156,7 +157,6 @@ static unsigned long rlx_export_fill(struct rlx_export *exp, size_t max,
 			sg = sg_next(sg);
 		}
 		n++;
-		cond_resched();
 	}
 	return n;
 }
@@ -186,11 +186,15 @@ static struct sg_table *rlx_export_map(struct dma_buf_attachment *at,
 	map->dev = at->dev;
 	map->dir = dir;
 	pieces = rlx_export_fill(exp, max, NULL);
-	ret = pieces > UINT_MAX ? -ENOMEM :
+	ret = pieces > UINT_MAX ? -ENOMEM : rlx_killed() ? -EINTR :
 				  sg_alloc_table(&map->sgt, pieces, GFP_KERNEL_ACCOUNT);
 	if (ret)
 		goto out_free;
 	rlx_export_fill(exp, max, map->sgt.sgl);
+	/* Who is killed only now may have left it half filled. */
+	ret = rlx_killed() ? -EINTR : 0;
+	if (ret)
+		goto out_table;
 	/*
 	 * The caches are seen to apart from the mapping: many devices may have
 	 * the same pages, which a mapping that syncs would not allow.

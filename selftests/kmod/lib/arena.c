@@ -52,6 +52,24 @@ void *k_map(int fd, size_t size, int prot, uint64_t offset)
 	return p;
 }
 
+void *k_map_over(uint64_t size, uint64_t part)
+{
+	int fd = memfd_create("part", MFD_CLOEXEC);
+	uint64_t at, n;
+	char *p;
+
+	CHECK(fd >= 0 && !ftruncate(fd, part));
+	p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	for (at = 0; at < size; at += n) {
+		n = part < size - at ? part : size - at;
+		CHECK(mmap(p + at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+		      p + at);
+	}
+	close(fd);
+	return p;
+}
+
 void k_fill(uint64_t *p, size_t bytes, uint64_t seed)
 {
 	size_t i;

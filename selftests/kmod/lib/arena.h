@@ -17,6 +17,9 @@ struct rlx_ioc_arena_info k_arena_info(int arena);
 /* Shared, from @offset on; fails the test where that does not work. */
 void *k_map(int fd, size_t size, int prot, uint64_t offset);
 
+/* @size bytes that take @part of memory, mapped over and over, to write and to pin. */
+void *k_map_over(uint64_t size, uint64_t part);
+
 /* Random words by @seed, and whether they are there. */
 void k_fill(uint64_t *p, size_t bytes, uint64_t seed);
 void k_compare(const uint64_t *p, size_t bytes, uint64_t seed);

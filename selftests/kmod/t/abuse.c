@@ -15,7 +15,6 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +23,7 @@
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
 #include "lib/chan.h"
+#include "lib/child.h"
 
 #define DEPTH	8
 
@@ -144,62 +144,6 @@ TEST(gone_is_told_once)
 
 /* ---- memory that never comes ---- */
 
-/* A child that says when it has come to a point; see child_said(). */
-struct child {
-	pid_t pid;
-	int said;
-};
-
-static int child_mouth = -1;
-
-static void child_say(char c)
-{
-	CHECK_EQ(write(child_mouth, &c, 1), 1);
-}
-
-/* What it says within @ms, or 0. */
-static char child_said(struct child *c, int ms)
-{
-	struct pollfd p = { .fd = c->said, .events = POLLIN };
-	char said = 0;
-
-	if (poll(&p, 1, ms) == 1 && read(c->said, &said, 1) == 1)
-		return said;
-	return 0;
-}
-
-static struct child child_new(void (*fn)(void *arg), void *arg)
-{
-	struct child c;
-	int p[2];
-
-	CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
-	c.pid = fork();
-	CHECK(c.pid >= 0);
-	if (!c.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(p[0]);
-		child_mouth = p[1];
-		fn(arg);
-		for (;;)
-			pause();
-	}
-	close(p[1]);
-	c.said = p[0];
-	return c;
-}
-
-/* Nanoseconds until it was gone. */
-static uint64_t child_kill(struct child *c)
-{
-	uint64_t t0 = k_now();
-
-	CHECK_EQ(kill(c->pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(c->pid, NULL, 0), c->pid);
-	close(c->said);
-	return k_now() - t0;
-}
-
 /* A page whose first touch nobody serves, and what tells of that touch. */
 static void *absent_page(int *uffd)
 {
@@ -237,7 +181,7 @@ static void reaper_that_hangs(void *arg)
 
 	CHECK_EQ(pthread_create(&t, NULL, reap_to, to), 0);
 	CHECK_EQ(poll(&p, 1, -1), 1);
-	child_say('h');
+	k_child_say('h');
 }
 
 static void reaper(void *arg)
@@ -245,7 +189,7 @@ static void reaper(void *arg)
 	struct k_scene *s = arg;
 	struct rlx_cqe cqe;
 
-	child_say(k_reap(s->ch, &cqe, 1, 1, K_EVER) == 1 ? 'y' : 'n');
+	k_child_say(k_reap(s->ch, &cqe, 1, 1, K_EVER) == 1 ? 'y' : 'n');
 }
 
 /* One who reaps into memory that never comes holds up nobody else of the channel. */
@@ -253,19 +197,19 @@ TEST(a_reaper_that_hangs_hangs_alone)
 {
 	struct k_scene s = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH });
 	struct rlx_rq rq[2] = { k_rq(1, 1), k_rq(1, 2) };
-	struct child hung, other;
+	struct k_child hung, other;
 	struct rlx_cqe cqe;
 
 	CHECK_EQ(k_submit(s.ch, rq, 2, NULL), 2);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(k_commit1(s.ex, s.desc, k_fetch1(s.ex), i, 0), 1);
-	hung = child_new(reaper_that_hangs, &s);
-	CHECK_EQ(child_said(&hung, 20000), 'h');
-	other = child_new(reaper, &s);
-	CHECK_EQ(child_said(&other, 20000), 'y');
-	child_kill(&other);
+	hung = k_child_new(reaper_that_hangs, &s);
+	CHECK_EQ(k_child_said(&hung, 20000), 'h');
+	other = k_child_new(reaper, &s);
+	CHECK_EQ(k_child_said(&other, 20000), 'y');
+	k_child_kill(&other);
 	/* It may be killed there, and took nothing. */
-	child_kill(&hung);
+	k_child_kill(&hung);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 0, 0), -EAGAIN);
 	k_scene_free(&s);
@@ -288,7 +232,7 @@ static void writer_that_hangs(void *arg)
 
 	CHECK_EQ(pthread_create(&t, NULL, write_from, from), 0);
 	CHECK_EQ(poll(&p, 1, -1), 1);
-	child_say('h');
+	k_child_say('h');
 }
 
 static void pinner(void *arg)
@@ -299,30 +243,30 @@ static void pinner(void *arg)
 	};
 	int s = k_open();
 
-	child_say('p');
+	k_child_say('p');
 	k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
-	child_say('d');
+	k_child_say('d');
 }
 
 /* Who waits for a memfd that another writes, from memory that never comes, dies. */
 TEST(pins_of_a_memfd_under_a_writer_that_hangs)
 {
 	int memfd = memfd_create("abuse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	struct child hung, other;
+	struct k_child hung, other;
 
 	CHECK(memfd >= 0 && !ftruncate(memfd, 8192));
 	CHECK_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	hung = child_new(writer_that_hangs, &memfd);
-	CHECK_EQ(child_said(&hung, 20000), 'h');
-	other = child_new(pinner, &memfd);
-	CHECK_EQ(child_said(&other, 20000), 'p');
-	child_said(&other, 200);	/* not, but where memfds are not pinned at all */
+	hung = k_child_new(writer_that_hangs, &memfd);
+	CHECK_EQ(k_child_said(&hung, 20000), 'h');
+	other = k_child_new(pinner, &memfd);
+	CHECK_EQ(k_child_said(&other, 20000), 'p');
+	k_child_said(&other, 200);	/* not, but where memfds are not pinned at all */
 	CHECK_EQ(kill(other.pid, SIGKILL), 0);
 	for (int i = 0; i < 2000 && !waitpid(other.pid, NULL, WNOHANG); i++)
 		usleep(10000);
 	CHECKF(kill(other.pid, 0) < 0, "SIGKILL does not end a pin that waits");
 	close(other.said);
-	child_kill(&hung);
+	k_child_kill(&hung);
 	close(memfd);
 }
 
@@ -402,232 +346,6 @@ TEST(a_ring_is_filled)
 	CHECK_EQ(got, 4096);
 	k_unmap_ring(&r);
 	k_scene_free(&s);
-}
-
-/* ---- the same, when killed ---- */
-
-/* What a victim has, and does over and over. */
-struct victim {
-	void (*prepare)(struct victim *v);
-	void (*once)(struct victim *v);
-	struct k_scene s;
-	struct rlx_complete *c;
-	struct rlx_ioc_commit commit;
-	struct io_uring ring;
-	int tl, ev, fd;
-	void *memory;
-	bool idle;		/* prepares only */
-};
-
-static void many_commits(struct victim *v)
-{
-	v->s = k_scene_new(&(struct k_scene_opts){ .depth = 4096 });
-	v->c = calloc(4096, sizeof(*v->c));
-	CHECK(v->c);
-	v->commit = (struct rlx_ioc_commit){ .entries = (uintptr_t)v->c, .nr = 4096 };
-}
-
-static void commit_stale(struct victim *v)
-{
-	CHECK_EQ(k_ioctl(v->s.ex, RLX_IOC_COMMIT, &v->commit), -ESTALE);
-}
-
-static void many_uring_commits(struct victim *v)
-{
-	many_commits(v);
-	CHECK_EQ(io_uring_queue_init(64, &v->ring, 0), 0);
-}
-
-static void uring_commit_stale(struct victim *v)
-{
-	struct io_uring_cqe *cqe;
-
-	for (int i = 0; i < 64; i++) {
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&v->ring);
-
-		CHECK(sqe);
-		memset(sqe, 0, sizeof(*sqe));
-		sqe->opcode = IORING_OP_URING_CMD;
-		sqe->fd = v->s.ex;
-		sqe->cmd_op = RLX_IOC_COMMIT;
-		((struct rlx_uring_cmd *)sqe->cmd)->addr = (uintptr_t)&v->commit;
-	}
-	CHECK_EQ(io_uring_submit_and_wait(&v->ring, 64), 64);
-	while (!io_uring_peek_cqe(&v->ring, &cqe)) {
-		CHECK_EQ(cqe->res, -ESTALE);
-		io_uring_cqe_seen(&v->ring, cqe);
-	}
-}
-
-static void all_requests(struct victim *v)
-{
-	static struct rlx_rq rq[4096];
-	static struct rlx_cqe cqe[4096];
-	static uint32_t tag[4096];
-
-	CHECK_EQ(k_submit(v->s.ch, rq, 4096, NULL), 4096);
-	CHECK_EQ(k_fetch(v->s.ex, tag, INT32_MAX, 0, 0), 4096);
-	for (int i = 0; i < 4096; i++) {
-		v->c[i].tag = tag[i];
-		v->c[i].seq = v->s.desc[tag[i]].seq;
-	}
-	CHECK_EQ(k_commit(v->s.ex, v->c, 4096, NULL), 4096);
-	CHECK_EQ(k_reap(v->s.ch, cqe, INT32_MAX, 0, 0), 4096);
-}
-
-static void timeline(struct victim *v)
-{
-	int s = k_open();
-
-	v->tl = k_timeline(s, 0);
-	v->ev = eventfd(0, EFD_NONBLOCK);
-}
-
-static void wake_a_crowd(struct victim *v)
-{
-	uint64_t now = k_query(v->tl, NULL);
-
-	crowd_add(v->tl, v->ev, 4096, now + 1);
-	CHECK_EQ(k_signal(v->tl, now + 1), 0);
-}
-
-#define PINNED	(32ul << 20)
-
-static void much_memory(struct victim *v)
-{
-	v->s.session = k_open();
-	v->memory = mmap(NULL, PINNED, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	CHECK(v->memory != MAP_FAILED);
-}
-
-static void pin_it(struct victim *v)
-{
-	struct rlx_ioc_arena_create c = {
-		.size = PINNED, .kind = RLX_KIND_USER, .numa_node = -1, .memfd = -1,
-		.addr = (uintptr_t)v->memory,
-	};
-	long fd = k_ioctl(v->s.session, RLX_IOC_ARENA_CREATE, &c);
-
-	CHECKF(fd >= 0, "ARENA_CREATE: %ld", fd);
-	close(fd);
-}
-
-static void allocate_it(struct victim *v)
-{
-	close(k_arena(v->s.session, PINNED, 0));
-}
-
-static void many_attachments(struct victim *v)
-{
-	v->s = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH });
-	for (int i = 0; i < 64; i++) {
-		int fd = k_arena(v->s.session, 4096, 0);
-
-		CHECK(k_attach(v->s.ch, fd, RLX_R) > 0);
-		close(fd);
-	}
-}
-
-static void count_them(struct victim *v)
-{
-	char buf[32];
-	int fd = open("/sys/class/misc/rlx/nr_leases", O_RDONLY | O_CLOEXEC);
-
-	(void)v;
-	CHECK(read(fd, buf, sizeof(buf)) > 0);
-	CHECK(atoi(buf) >= 64);
-	close(fd);
-}
-
-static void victim_works(void *arg)
-{
-	struct victim *v = arg;
-
-	v->prepare(v);
-	child_say('p');
-	while (!v->idle)
-		v->once(v);
-}
-
-static int longer(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-#define KILLS	5
-
-/* How long SIGKILL took, each at another moment; ascending. */
-static void victim_kill(struct victim *v, bool idle, uint64_t took[KILLS])
-{
-	uint64_t state = rlx_test_seed();
-
-	v->idle = idle;
-	for (int i = 0; i < KILLS; i++) {
-		struct child c = child_new(victim_works, v);
-
-		CHECK_EQ(child_said(&c, 60000), 'p');
-		usleep(rlx_test_rand(&state) % 40000);
-		took[i] = child_kill(&c);
-	}
-	qsort(took, KILLS, sizeof(*took), longer);
-}
-
-/*
- * However much a call is given to do, it ends when its task is killed: within 100 ms,
- * over what the end of a process with as much memory takes on this machine anyway. Of
- * those that do something the quickest counts, for another program may have the
- * processor: in a call that takes a second they would have to hit its end every time.
- */
-static void killed_in_time(void (*prepare)(struct victim *v),
-			   void (*once)(struct victim *v))
-{
-	struct victim v = { .prepare = prepare, .once = once };
-	uint64_t idle[KILLS], busy[KILLS];
-
-	victim_kill(&v, true, idle);
-	victim_kill(&v, false, busy);
-	printf("# %.1f to %.1f ms, of which %.1f to %.1f anyway\n", busy[0] / 1e6,
-	       busy[KILLS - 1] / 1e6, idle[0] / 1e6, idle[KILLS - 1] / 1e6);
-	CHECKF(busy[0] < 100 * K_MS + 2 * idle[KILLS - 1], "SIGKILL takes %.1f ms",
-	       busy[0] / 1e6);
-}
-
-TEST(killed_in_commits)
-{
-	killed_in_time(many_commits, commit_stale);
-}
-
-TEST(killed_in_commits_by_io_uring)
-{
-	killed_in_time(many_uring_commits, uring_commit_stale);
-}
-
-TEST(killed_among_requests)
-{
-	killed_in_time(many_commits, all_requests);
-}
-
-TEST(killed_while_waking)
-{
-	killed_in_time(timeline, wake_a_crowd);
-}
-
-TEST(killed_while_pinning)
-{
-	killed_in_time(much_memory, pin_it);
-}
-
-TEST(killed_while_allocating)
-{
-	killed_in_time(much_memory, allocate_it);
-}
-
-TEST(killed_while_counting)
-{
-	killed_in_time(many_attachments, count_them);
 }
 
 /* ---- shares ---- */

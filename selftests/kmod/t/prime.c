@@ -265,30 +265,19 @@ TEST(as_much_as_the_guest_has)
 /* @size bytes that take 64 MiB, mapped over and over and pinned as one arena. */
 static int pin_over_and_over(int s, uint64_t size, uint64_t **p)
 {
-	const uint64_t part = 64 * MIB;
 	struct rlx_ioc_arena_create c = {
 		.size = size, .kind = RLX_KIND_USER, .numa_node = -1, .memfd = -1,
 	};
-	int fd = memfd_create("part", 0), a;
-	uint64_t at, n;
-	char *q;
+	int a;
 
 	if (!access("/sys/kernel/debug/dma-api", F_OK))
 		rlx_test_skip("checks of DMA mappings forbid a page more than once");
 	if (!access("/sys/kernel/debug/kcsan", F_OK))
 		rlx_test_skip("a million pages are too many where accesses are watched");
-	CHECK(fd >= 0 && !ftruncate(fd, part));
-	q = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(q != MAP_FAILED);
-	for (at = 0; at < size; at += n) {
-		n = part < size - at ? part : size - at;
-		CHECK(mmap(q + at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			   fd, 0) == q + at);
-	}
-	c.addr = (uintptr_t)q;
+	*p = k_map_over(size, 64 * MIB);
+	c.addr = (uintptr_t)*p;
 	a = k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
 	CHECKF(a >= 0, "pin: %d", a);
-	*p = (uint64_t *)q;
 	return a;
 }
 

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT
+/* Calls that are given as much to do as they take, and SIGKILL in the middle of each. */
+/* rig: kernels=6.1,6.12,6.12-rt,7,debug modules=vgem timeout=240 also */
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/rlx.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "selftests/lib/rlx_test.h"
+#include "lib/abi.h"
+#include "lib/arena.h"
+#include "lib/chan.h"
+#include "lib/child.h"
+#include "lib/vgem.h"
+
+#define DEPTH	8
+#define MIB	(1ul << 20)
+
+/* What a victim has, and does over and over. */
+struct victim {
+	void (*prepare)(struct victim *v);
+	void (*once)(struct victim *v);
+	struct k_scene s;
+	struct rlx_complete *c;
+	struct rlx_ioc_commit commit;
+	struct io_uring ring;
+	int tl, ev, memfd, arena, dmabuf, vgem;
+	void *memory;
+	bool idle;		/* prepares only */
+	bool first;		/* tells what it does takes */
+};
+
+static void many_commits(struct victim *v)
+{
+	v->s = k_scene_new(&(struct k_scene_opts){ .depth = 4096 });
+	v->c = calloc(4096, sizeof(*v->c));
+	CHECK(v->c);
+	v->commit = (struct rlx_ioc_commit){ .entries = (uintptr_t)v->c, .nr = 4096 };
+}
+
+static void commit_stale(struct victim *v)
+{
+	CHECK_EQ(k_ioctl(v->s.ex, RLX_IOC_COMMIT, &v->commit), -ESTALE);
+}
+
+static void many_uring_commits(struct victim *v)
+{
+	many_commits(v);
+	CHECK_EQ(io_uring_queue_init(64, &v->ring, 0), 0);
+}
+
+static void uring_commit_stale(struct victim *v)
+{
+	struct io_uring_cqe *cqe;
+
+	for (int i = 0; i < 64; i++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&v->ring);
+
+		CHECK(sqe);
+		memset(sqe, 0, sizeof(*sqe));
+		sqe->opcode = IORING_OP_URING_CMD;
+		sqe->fd = v->s.ex;
+		sqe->cmd_op = RLX_IOC_COMMIT;
+		((struct rlx_uring_cmd *)sqe->cmd)->addr = (uintptr_t)&v->commit;
+	}
+	CHECK_EQ(io_uring_submit_and_wait(&v->ring, 64), 64);
+	while (!io_uring_peek_cqe(&v->ring, &cqe)) {
+		CHECK_EQ(cqe->res, -ESTALE);
+		io_uring_cqe_seen(&v->ring, cqe);
+	}
+}
+
+static void all_requests(struct victim *v)
+{
+	static struct rlx_rq rq[4096];
+	static struct rlx_cqe cqe[4096];
+	static uint32_t tag[4096];
+
+	CHECK_EQ(k_submit(v->s.ch, rq, 4096, NULL), 4096);
+	CHECK_EQ(k_fetch(v->s.ex, tag, INT32_MAX, 0, 0), 4096);
+	for (int i = 0; i < 4096; i++) {
+		v->c[i].tag = tag[i];
+		v->c[i].seq = v->s.desc[tag[i]].seq;
+	}
+	CHECK_EQ(k_commit(v->s.ex, v->c, 4096, NULL), 4096);
+	CHECK_EQ(k_reap(v->s.ch, cqe, INT32_MAX, 0, 0), 4096);
+}
+
+static void timeline(struct victim *v)
+{
+	int s = k_open();
+
+	v->tl = k_timeline(s, 0);
+	v->ev = eventfd(0, EFD_NONBLOCK);
+}
+
+static void wake_a_crowd(struct victim *v)
+{
+	uint64_t now = k_query(v->tl, NULL);
+	struct rlx_ioc_timeline_eventfd e = { .eventfd = v->ev, .value = now + 1 };
+
+	for (int i = 0; i < 4096; i++)
+		CHECK_EQ(k_ioctl(v->tl, RLX_IOC_TIMELINE_EVENTFD, &e), 0);
+	CHECK_EQ(k_signal(v->tl, now + 1), 0);
+}
+
+/*
+ * Half a million pages that are few: the same mapped over and over, so that the
+ * end of a process costs little and what it was killed in would cost much.
+ */
+#define MANY	(2048 * MIB)
+#define FEW	(4 * MIB)
+
+static long pin_user(struct victim *v, size_t size)
+{
+	struct rlx_ioc_arena_create c = {
+		.size = size, .kind = RLX_KIND_USER, .numa_node = -1, .memfd = -1,
+		.addr = (uintptr_t)v->memory,
+	};
+
+	return k_ioctl(v->s.session, RLX_IOC_ARENA_CREATE, &c);
+}
+
+static void many_pages(struct victim *v)
+{
+	v->s.session = k_open();
+	v->memory = k_map_over(MANY, FEW);
+}
+
+static void pin_it(struct victim *v)
+{
+	long fd = pin_user(v, MANY);
+
+	CHECKF(fd >= 0, "ARENA_CREATE: %ld", fd);
+	close(fd);
+}
+
+/* One memfd for all, which is filled once. */
+#define MEMFD	(256 * MIB)
+
+static void pin_the_memfd(struct victim *v)
+{
+	struct rlx_ioc_arena_create c = {
+		.size = MEMFD, .kind = RLX_KIND_MEMFD, .numa_node = -1, .memfd = v->memfd,
+	};
+	long fd = k_ioctl(v->s.session, RLX_IOC_ARENA_CREATE, &c);
+
+	CHECKF(fd >= 0, "ARENA_CREATE: %ld", fd);
+	close(fd);
+}
+
+static void a_session(struct victim *v)
+{
+	v->s.session = k_open();
+}
+
+static void allocate_it(struct victim *v)
+{
+	close(k_arena(v->s.session, 128 * MIB, 0));
+}
+
+/* The test's own, so that a victim's end is not its end. */
+static void pin_for_all(struct victim *v)
+{
+	many_pages(v);
+	v->arena = pin_user(v, MANY);
+	CHECKF(v->arena >= 0, "ARENA_CREATE: %d", v->arena);
+	munmap(v->memory, MANY);
+}
+
+static void an_importer(struct victim *v)
+{
+	v->vgem = vgem_open();
+}
+
+static void import_it(struct victim *v)
+{
+	uint32_t handle;
+
+	CHECK_EQ(vgem_import(v->vgem, v->dmabuf, &handle), 0);
+	vgem_close_handle(v->vgem, handle);
+}
+
+static void a_ring(struct victim *v)
+{
+	CHECK_EQ(io_uring_queue_init(1, &v->ring, 0), 0);
+	CHECK_EQ(io_uring_register_buffers_sparse(&v->ring, 1), 0);
+}
+
+static int ring_call(struct victim *v, uint32_t op, const void *arg)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&v->ring);
+	struct io_uring_cqe *cqe;
+	int ret;
+
+	CHECK(sqe);
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = v->arena;
+	sqe->cmd_op = op;
+	((struct rlx_uring_cmd *)sqe->cmd)->addr = (uintptr_t)arg;
+	CHECK_EQ(io_uring_submit_and_wait(&v->ring, 1), 1);
+	CHECK_EQ(io_uring_peek_cqe(&v->ring, &cqe), 0);
+	ret = cqe->res;
+	io_uring_cqe_seen(&v->ring, cqe);
+	return ret;
+}
+
+static void register_it(struct victim *v)
+{
+	struct rlx_ioc_buffer_register r = { .length = 1024 * MIB, .access = RLX_R };
+	struct rlx_ioc_buffer_unregister u = { .index = 0 };
+
+	CHECK_EQ(ring_call(v, RLX_IOC_BUFFER_REGISTER, &r), 0);
+	CHECK_EQ(ring_call(v, RLX_IOC_BUFFER_UNREGISTER, &u), 0);
+}
+
+static void many_attachments(struct victim *v)
+{
+	v->s = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH });
+	for (int i = 0; i < 64; i++) {
+		int fd = k_arena(v->s.session, 4096, 0);
+
+		CHECK(k_attach(v->s.ch, fd, RLX_R) > 0);
+		close(fd);
+	}
+}
+
+static void count_them(struct victim *v)
+{
+	char buf[32];
+	int fd = open("/sys/class/misc/rlx/nr_leases", O_RDONLY | O_CLOEXEC);
+
+	(void)v;
+	CHECK(read(fd, buf, sizeof(buf)) > 0);
+	CHECK(atoi(buf) >= 64);
+	close(fd);
+}
+
+static void victim_works(void *arg)
+{
+	struct victim *v = arg;
+
+	uint64_t t0;
+
+	v->prepare(v);
+	if (v->first) {
+		/* So long would SIGKILL take where nobody looked for it. */
+		t0 = k_now();
+		v->once(v);
+		printf("# once: %.1f ms\n", (k_now() - t0) / 1e6);
+		fflush(stdout);
+	}
+	k_child_say('p');
+	while (!v->idle)
+		v->once(v);
+}
+
+static int longer(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+#define KILLS	5
+
+/* How long SIGKILL took, each at another moment; ascending. */
+static void victim_kill(struct victim *v, bool idle, uint64_t took[KILLS])
+{
+	uint64_t state = rlx_test_seed();
+
+	v->idle = idle;
+	for (int i = 0; i < KILLS; i++) {
+		/* A kernel that checks itself takes a minute for some of them. */
+		v->first = idle && !i && access("/sys/kernel/debug/kmemleak", F_OK);
+		struct k_child c = k_child_new(victim_works, v);
+
+		CHECK_EQ(k_child_said(&c, 60000), 'p');
+		usleep(rlx_test_rand(&state) % 40000);
+		took[i] = k_child_kill(&c);
+	}
+	qsort(took, KILLS, sizeof(*took), longer);
+}
+
+/*
+ * However much a call is given to do, it ends when its task is killed: within 100 ms,
+ * over what the end of a process with as much memory takes on this machine anyway. Of
+ * those that do something the quickest counts, for another program may have the
+ * processor: in a call that takes a second they would have to hit its end every time.
+ */
+static void victims_end_in_time(struct victim *v)
+{
+	uint64_t idle[KILLS], busy[KILLS];
+
+	victim_kill(v, true, idle);
+	victim_kill(v, false, busy);
+	printf("# %.1f to %.1f ms, of which %.1f to %.1f anyway\n", busy[0] / 1e6,
+	       busy[KILLS - 1] / 1e6, idle[0] / 1e6, idle[KILLS - 1] / 1e6);
+	CHECKF(busy[0] < 100 * K_MS + 2 * idle[KILLS - 1], "SIGKILL takes %.1f ms",
+	       busy[0] / 1e6);
+}
+
+static void killed_in_time(void (*prepare)(struct victim *v),
+			   void (*once)(struct victim *v))
+{
+	struct victim v = { .prepare = prepare, .once = once };
+
+	victims_end_in_time(&v);
+}
+
+TEST(in_commits)
+{
+	killed_in_time(many_commits, commit_stale);
+}
+
+TEST(in_commits_by_io_uring)
+{
+	killed_in_time(many_uring_commits, uring_commit_stale);
+}
+
+TEST(among_requests)
+{
+	killed_in_time(many_commits, all_requests);
+}
+
+TEST(while_waking)
+{
+	killed_in_time(timeline, wake_a_crowd);
+}
+
+TEST(while_pinning)
+{
+	killed_in_time(many_pages, pin_it);
+}
+
+TEST(while_pinning_a_memfd)
+{
+	struct victim v = { .prepare = a_session, .once = pin_the_memfd };
+	struct rlx_ioc_query q = { 0 };
+	int s = k_open();
+
+	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
+	if (!(q.features & RLX_FEAT_MEMFD))
+		rlx_test_skip("this kernel pins no memfds");
+	close(s);
+	v.memfd = memfd_create("killed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK(v.memfd >= 0 && !fallocate(v.memfd, 0, 0, MEMFD));
+	CHECK_EQ(fcntl(v.memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	victims_end_in_time(&v);
+	close(v.memfd);
+}
+
+TEST(while_allocating)
+{
+	killed_in_time(a_session, allocate_it);
+}
+
+TEST(while_importing)
+{
+	struct victim v = { .prepare = an_importer, .once = import_it };
+
+	if (!access("/sys/kernel/debug/dma-api", F_OK))
+		rlx_test_skip("checks of DMA mappings forbid a page more than once");
+	pin_for_all(&v);
+	v.dmabuf = k_export(v.arena, 0, MANY, RLX_R | RLX_W);
+	CHECKF(v.dmabuf >= 0, "export: %d", v.dmabuf);
+	victims_end_in_time(&v);
+}
+
+TEST(while_registering_a_buffer)
+{
+	struct victim v = { .prepare = a_ring, .once = register_it };
+	struct rlx_ioc_query q = { 0 };
+	int s = k_open();
+
+	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
+	close(s);
+	if (!(q.features & RLX_FEAT_URING_BUFFERS))
+		rlx_test_skip("this kernel's rings take no pages of a driver");
+	pin_for_all(&v);
+	victims_end_in_time(&v);
+}
+
+TEST(while_counting)
+{
+	killed_in_time(many_attachments, count_them);
+}
+
+TEST_MAIN()
