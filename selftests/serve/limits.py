@@ -550,6 +550,48 @@ def shapes_that_come_and_go():
         assert SANITIZED or grown < 4 << 20, "%.1f MB more by 240 programs" % (grown / 1e6)
 
 
+def eight_bits(path, out):
+    """An ONNX file whose weights of products are bytes, each dequantised where it is used."""
+    import onnx
+    from onnx import helper, numpy_helper
+    g = (m := onnx.load(path)).graph
+    used = {n.input[1] for n in g.node if n.op_type == "MatMul"}
+    for w in list(g.initializer):
+        name = w.name
+        if name not in used or len(w.dims) != 2:
+            continue
+        x = numpy_helper.to_array(w)
+        scale = np.abs(x).max() / np.float32(127)
+        w.CopyFrom(numpy_helper.from_array(np.rint(x / scale).astype(np.int8), name + "_8"))
+        g.initializer.append(numpy_helper.from_array(scale, name + "_scale"))
+        g.node.insert(0, helper.make_node("DequantizeLinear", [name + "_8", name + "_scale"],
+                                          [name]))
+    onnx.save(m, out)
+
+
+@test
+def lengths_of_an_8_bit_encoder():
+    """What is made of its weights is there once, and not again for each length of a text."""
+    with tempfile.TemporaryDirectory() as d:
+        path = d + "/int8.onnx"
+        eight_bits(BUILD + "/models/minilm.onnx", path)
+        conf = "[model int8]\npath = %s\nmax_shapes = 64\n" % path
+        with Server(conf, server="threads = 1\n") as s:
+            memory = None
+            for n in rng.permutation(64) + 1:
+                ids = rng.integers(1000, 20000, (1, n))
+                st, r = s.post("/v2/models/int8/infer", {"inputs": [
+                    {"name": k, "datatype": "INT64", "shape": [1, int(n)],
+                     "data": x.ravel().tolist()} for k, x in
+                    (("input_ids", ids), ("attention_mask", np.ones_like(ids)),
+                     ("token_type_ids", np.zeros_like(ids)))]})
+                assert st == 200, (n, st, r)
+                memory = memory or Memory(s)
+            # A program and its workspace, of 5 MB; all weights would be 43 MB of floats.
+            grown = memory.read("VmRSS") - memory.base
+            assert SANITIZED or grown < 64 * 8 << 20, "%.1f MB a length" % (grown / 63e6)
+
+
 @each_engine
 def one_row_beside_a_full_queue(s):
     """Who fills it has no more room; who asks little has."""
