@@ -23,6 +23,7 @@ enum rlx_absent { RLX_ABSENT_ZERO, RLX_ABSENT_NZ, RLX_ABSENT_DEF, RLX_ABSENT_REQ
 enum rlx_field_role { RLX_FIELD_ATTR, RLX_FIELD_IN, RLX_FIELD_OPT, RLX_FIELD_INS };
 
 struct rlx_op_def;
+struct rlx_node;
 struct rlx_field {
 	const char	*name;
 	uint16_t	 offset;	/* in the op's argument struct */
@@ -121,6 +122,25 @@ struct rlx_expand {
 };
 
 /*
+ * The op for each of @n instances at once: an input that is mapped has them along a first axis in
+ * front of its type, and so have all results. The other inputs are the same for all; one that is
+ * mapped is there at least.
+ */
+struct rlx_batching {
+	struct rlx_graph	*g;		/* emit here */
+	const struct rlx_op_def	*def;
+	const void		*args;
+	uint32_t		 n_in, n_out;
+	int64_t			 n;
+	const rlx_value		*in;		/* {0}: absent */
+	const bool		*mapped;
+	const struct rlx_type	*type, *out_type;	/* of one instance */
+	rlx_value		*out;		/* preset to none; all stay so: no rule for this form */
+	uint32_t		*to;		/* room for the inputs of a node like it */
+	const struct rlx_node	*at;		/* whose file and line it has */
+};
+
+/*
  * One test case: attributes into @args (zeroed struct of the op), input types,
  * ranges to draw from and a tolerance. Cases use f32 where a float is meant; the
  * tests also run them in the other float dtypes.
@@ -169,6 +189,8 @@ struct rlx_op_impl {
 	 * RLX_ENOSUP and a reason. NULL: .expand
 	 */
 	enum rlx_status	(*grad_expand)(struct rlx_expand *q);
+	/* NULL: pointwise ops by op_batch_pointwise(), others by .expand; neither: not mapped */
+	enum rlx_status	(*batch)(struct rlx_batching *q);
 	/* NULL: never made by fusion; ends with text NULL */
 	const struct rlx_pattern *pattern;
 	/* NULL: bytes in and out, one flop for each output element */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Sums over processes that run one program: rlx/collective.h. */
 #include "ir/eval.h"
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -69,4 +70,5 @@ static bool all_reduce_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_all_reduce_impl = {
 	.infer = all_reduce_infer, .eval = all_reduce_eval, .vjp = all_reduce_vjp,
 	.sample = all_reduce_sample,
+	.batch = op_batch_front,
 };

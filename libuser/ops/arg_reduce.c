@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Position of the largest or smallest element along an axis. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -116,4 +117,5 @@ static bool arg_reduce_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_arg_reduce_impl = {
 	.infer = arg_reduce_infer, .eval = arg_reduce_eval,
 	.sample = arg_reduce_sample,
+	.batch = op_batch_axes,
 };

@@ -488,6 +488,15 @@ static enum rlx_status attention_vjp(struct rlx_grad *q)
 	return op_done(g);
 }
 
+enum rlx_status op_attention_batch(struct rlx_batching *q)
+{
+	const struct rlx_type *bias = &q->type[3];
+
+	if (q->in[3].id && (q->mapped[3] || (bias->rank == 4 && bias->dim[0] != 1)))
+		return RLX_OK;
+	return op_batch_merged(q, ((1u << q->n_in) - 1) & ~(1u << 3));
+}
+
 static void attention_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	const struct rlx_op_attention *a = q->args;
@@ -694,5 +703,5 @@ const struct rlx_op_impl rlx_op_attention_impl = {
 	.infer = attention_infer, .scratch = attention_scratch, .eval = attention_eval,
 	.vjp = attention_vjp, .expand = attention_expand,
 	.cost = attention_cost, .sample = attention_sample,
-	.more = offsetof(struct rlx_op_attention, lse),
+	.more = offsetof(struct rlx_op_attention, lse), .batch = op_attention_batch,
 };

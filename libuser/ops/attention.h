@@ -3,7 +3,7 @@
 #ifndef RLX_OPS_ATTENTION_H
 #define RLX_OPS_ATTENTION_H
 
-#include "ops/op.h"
+#include "ops/batch.h"
 
 /* One operand as [batch, heads, rows, width], with element strides. */
 struct op_heads {
@@ -22,6 +22,12 @@ void op_attention_heads(const struct rlx_type *const *in, const struct rlx_op_at
  */
 enum rlx_status op_attention_infer(struct rlx_infer *q, const struct rlx_op_attention *a,
 				   struct rlx_type *out_y, struct op_heads out[3]);
+
+/*
+ * The batching rule of both: instances as more batches, of all inputs but the bias, which has to
+ * be the same for all batches.
+ */
+enum rlx_status op_attention_batch(struct rlx_batching *q);
 
 /* What .eval knows of the scores; inputs 0 to 4 are those of attention. */
 struct op_attend {

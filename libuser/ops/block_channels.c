@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* To the blocked layout of convolutions: some channels of a pixel side by side. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -71,4 +72,5 @@ static bool block_channels_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_block_channels_impl = {
 	.infer = block_channels_infer, .eval = block_channels_eval,
 	.vjp = block_channels_vjp, .sample = block_channels_sample,
+	.batch = op_batch_examples,
 };

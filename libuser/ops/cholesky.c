@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Triangular roots of positive definite matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -117,4 +118,5 @@ static bool cholesky_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cholesky_impl = {
 	.infer = cholesky_infer, .scratch = cholesky_scratch, .eval = cholesky_eval,
 	.vjp = cholesky_vjp, .bad_data = cholesky_bad_data, .sample = cholesky_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Joining tensors along an axis. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -121,4 +122,5 @@ static bool concat_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_concat_impl = {
 	.infer = concat_infer, .eval = concat_eval, .vjp = concat_vjp,
 	.sample = concat_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The complex conjugate. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -46,4 +47,5 @@ static bool conjugate_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_conjugate_impl = {
 	.infer = conjugate_infer, .eval = conjugate_eval, .sample = conjugate_sample,
+	.batch = op_batch_front,
 };

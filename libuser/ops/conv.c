@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolution over 1 to 3 spatial dimensions. */
+#include "ops/batch.h"
 #include "ops/window.h"
 
 /*
@@ -218,4 +219,5 @@ static bool conv_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_conv_impl = {
 	.infer = conv_infer, .scratch = conv_scratch, .eval = conv_eval,
 	.vjp = conv_vjp, .cost = conv_cost, .sample = conv_sample,
+	.batch = op_batch_examples,
 };

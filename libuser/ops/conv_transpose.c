@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Transposed convolution over 1 to 3 spatial dimensions. */
+#include "ops/batch.h"
 #include "ops/window.h"
 
 /*
@@ -258,4 +259,5 @@ const struct rlx_op_impl rlx_op_conv_transpose_impl = {
 	.infer = conv_transpose_infer, .scratch = conv_transpose_scratch,
 	.eval = conv_transpose_eval, .vjp = conv_transpose_vjp,
 	.cost = conv_transpose_cost, .sample = conv_transpose_sample,
+	.batch = op_batch_examples,
 };

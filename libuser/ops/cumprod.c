@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Running products along an axis. */
+#include "ops/batch.h"
 #include "ops/scan.h"
 
 /*
@@ -128,4 +129,5 @@ static bool cumprod_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cumprod_impl = {
 	.infer = cumprod_infer, .eval = cumprod_eval, .vjp = cumprod_vjp,
 	.sample = cumprod_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Running sums along an axis. */
+#include "ops/batch.h"
 #include "ops/scan.h"
 
 /*
@@ -57,4 +58,5 @@ static bool cumsum_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cumsum_impl = {
 	.infer = cumsum_infer, .eval = cumsum_eval, .vjp = cumsum_vjp,
 	.sample = cumsum_sample,
+	.batch = op_batch_axes,
 };

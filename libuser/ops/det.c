@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Determinants of square matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -150,4 +151,5 @@ static bool det_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_det_impl = {
 	.infer = det_infer, .scratch = det_scratch, .eval = det_eval,
 	.vjp = det_vjp, .sample = det_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Eigenvalues and eigenvectors of symmetric matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -102,4 +103,5 @@ static bool eigh_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_eigh_impl = {
 	.infer = eigh_infer, .scratch = eigh_scratch, .eval = eigh_eval, .vjp = eigh_vjp,
 	.sample = eigh_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Broadcasting to a larger shape. */
+#include "ops/batch.h"
 #include "ops/op.h"
 
 /*
@@ -78,7 +79,19 @@ static bool expand_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static enum rlx_status expand_batch(struct rlx_batching *q)
+{
+	struct rlx_op_expand a = *(const struct rlx_op_expand *)q->args;
+	int64_t dim[RLX_MAX_RANK + 1] = { q->n };
+
+	memcpy(dim + 1, q->out_type->dim, q->out_type->rank * sizeof(dim[0]));
+	a.shape = (struct rlx_ints){ dim, q->out_type->rank + 1 };
+	q->to[0] = op_batch_aligned(q, 0, q->out_type->rank).id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_expand_impl = {
 	.infer = expand_infer, .eval = expand_eval, .vjp = expand_vjp,
 	.sample = expand_sample,
+	.batch = expand_batch,
 };

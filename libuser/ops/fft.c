@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The discrete Fourier transform of complex numbers. */
+#include "ops/batch.h"
 #include "ops/fft.h"
 
 /*
@@ -52,4 +53,5 @@ static bool fft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_fft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = fft_vjp,
 	.cost = op_fft_cost, .sample = fft_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Frames of a signal, that overlap or not, and their sum. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -98,4 +99,5 @@ static bool frame_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_frame_impl = {
 	.infer = frame_infer, .eval = frame_eval, .vjp = frame_vjp, .sample = frame_sample,
+	.batch = op_batch_axes,
 };

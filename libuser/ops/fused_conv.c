@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A convolution with what commonly stands behind it. */
 #include "ir/match.h"
+#include "ops/batch.h"
 #include "ops/act.h"
 #include "ops/window.h"
 
@@ -324,8 +325,14 @@ static const struct rlx_pattern fused_conv_patterns[] = {
 	{ NULL, NULL },
 };
 
+static enum rlx_status fused_conv_batch(struct rlx_batching *q)
+{
+	return op_batch_merged(q, 1 | (q->in[3].id ? 1 << 3 : 0));	/* x and residual */
+}
+
 const struct rlx_op_impl rlx_op_fused_conv_impl = {
 	.pattern = fused_conv_patterns,
 	.infer = fused_conv_infer, .expand = fused_conv_expand,
 	.cost = fused_conv_cost, .sample = fused_conv_sample,
+	.batch = fused_conv_batch,
 };

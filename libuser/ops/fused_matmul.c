@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A matrix product with what commonly stands around it. */
+#include "ops/batch.h"
 #include "ops/act.h"
 #include "ir/match.h"
 
@@ -333,4 +334,5 @@ const struct rlx_op_impl rlx_op_fused_matmul_impl = {
 	.pattern = fused_matmul_patterns,
 	.infer = fused_matmul_infer, .expand = fused_matmul_expand,
 	.cost = fused_matmul_cost, .sample = fused_matmul_sample,
+	.batch = op_batch_matmul,
 };

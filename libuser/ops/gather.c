@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Rows picked by index. */
+#include "ir/graph.h"
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -100,7 +102,51 @@ static bool gather_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+/* Axis @from of @x as axis @to. */
+static rlx_value moved(struct rlx_graph *g, rlx_value x, uint32_t from, uint32_t to)
+{
+	uint32_t rank = op_type(g, x).rank, i, k = 0;
+	int64_t perm[RLX_MAX_RANK];
+
+	for (i = 0; i < rank; i++)
+		perm[i] = i == to ? from : (k += k == from, k++);
+	return op_transpose(g, x, (struct rlx_ints){ perm, rank });
+}
+
+/*
+ * Of an index that is mapped its axis goes to where the gathered ones are. Of both each has its
+ * own rows: gather_nd's batches.
+ */
+static enum rlx_status gather_batch(struct rlx_batching *q)
+{
+	const struct rlx_op_gather *a = q->args;
+	uint32_t ax = 0, rank = q->type[1].rank, i;
+	struct rlx_graph *g = q->g;
+	struct rlx_type t;
+	rlx_value x, y;
+
+	op_axis(a->axis, q->type[0].rank, &ax);
+	if (!q->mapped[1] || !q->mapped[0]) {
+		y = rlx_emit(g, gather, .x = q->in[0], .indices = q->in[1],
+			     .axis = (int32_t)ax + q->mapped[0]);
+		q->out[0] = q->mapped[0] ? y : moved(g, y, ax, 0);
+		return op_done(g);
+	}
+	x = moved(g, q->in[0], 1 + ax, 1);
+	t = op_type(g, q->in[1]);
+	if (t.rank == RLX_MAX_RANK)
+		return rlx_fail(&g->err, RLX_ESHAPE, "vmap: rank over %d", RLX_MAX_RANK);
+	t.dim[t.rank++] = 1;
+	y = rlx_emit(g, gather_nd, .x = x, .indices = op_reshape(g, q->in[1], t.dim, t.rank),
+		     .batch_dims = 1);
+	for (i = 0; i < ax; i++)	/* each dimension in front of the axis to its place */
+		y = moved(g, y, 1 + rank + i, 1 + i);
+	q->out[0] = y;
+	return op_done(g);
+}
+
 const struct rlx_op_impl rlx_op_gather_impl = {
 	.infer = gather_infer, .eval = gather_eval, .vjp = gather_vjp,
 	.sample = gather_sample,
+	.batch = gather_batch,
 };

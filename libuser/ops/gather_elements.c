@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Single elements picked by index along an axis. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -98,4 +99,5 @@ static bool gather_elements_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_gather_elements_impl = {
 	.infer = gather_elements_infer, .eval = gather_elements_eval,
 	.vjp = gather_elements_vjp, .sample = gather_elements_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Slices picked by index tuples. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -132,7 +133,18 @@ static bool gather_nd_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status gather_nd_batch(struct rlx_batching *q)
+{
+	struct rlx_op_gather_nd a = *(const struct rlx_op_gather_nd *)q->args;
+
+	a.batch_dims++;
+	q->to[0] = op_batch_in(q, 0).id;
+	q->to[1] = op_batch_in(q, 1).id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_gather_nd_impl = {
 	.infer = gather_nd_infer, .eval = gather_nd_eval, .vjp = gather_nd_vjp,
 	.sample = gather_nd_sample,
+	.batch = gather_nd_batch,
 };

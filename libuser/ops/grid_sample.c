@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sampling an image at given places. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -351,7 +352,13 @@ static bool grid_sample_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status grid_sample_batch(struct rlx_batching *q)
+{
+	return op_batch_merged(q, 3);
+}
+
 const struct rlx_op_impl rlx_op_grid_sample_impl = {
 	.infer = grid_sample_infer, .eval = grid_sample_eval, .expand = grid_sample_expand,
 	.sample = grid_sample_sample,
+	.batch = grid_sample_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Normalisation over groups of channels and all positions. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -128,4 +129,5 @@ static bool group_norm_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_group_norm_impl = {
 	.infer = group_norm_infer, .eval = group_norm_eval,
 	.expand = group_norm_expand, .sample = group_norm_sample,
+	.batch = op_batch_examples,
 };

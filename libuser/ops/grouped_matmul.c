@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Each row multiplied by the expert matrix that its index names. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -93,8 +94,15 @@ static bool grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+/* Of rows and which matrix each has, not of matrices. */
+static enum rlx_status grouped_matmul_batch(struct rlx_batching *q)
+{
+	return op_batch_merged(q, 1 | 1 << 2);
+}
+
 const struct rlx_op_impl rlx_op_grouped_matmul_impl = {
 	.infer = grouped_matmul_infer, .eval = grouped_matmul_eval,
 	.vjp = grouped_matmul_vjp, .cost = grouped_matmul_cost,
 	.sample = grouped_matmul_sample,
+	.batch = grouped_matmul_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A convolution's windows as the rows of a matrix. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ops/window.h"
 
@@ -163,4 +164,5 @@ static bool im2col_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_im2col_impl = {
 	.infer = im2col_infer, .eval = im2col_eval, .expand = im2col_expand,
 	.sample = im2col_sample,
+	.batch = op_batch_examples,
 };

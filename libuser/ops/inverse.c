@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Inverse matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -53,4 +54,5 @@ static bool inverse_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_inverse_impl = {
 	.infer = inverse_infer, .expand = inverse_expand, .vjp = inverse_vjp,
 	.sample = inverse_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Real numbers of half of their Fourier transform. */
+#include "ops/batch.h"
 #include "ops/fft.h"
 
 /*
@@ -48,4 +49,5 @@ static bool irfft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_irfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = irfft_vjp,
 	.cost = op_fft_cost, .sample = irfft_sample,
+	.batch = op_batch_axes,
 };

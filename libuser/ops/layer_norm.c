@@ -2,6 +2,7 @@
 /* Layer normalisation over the trailing axes. */
 #include <stddef.h>
 
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ir/match.h"
 
@@ -252,4 +253,5 @@ const struct rlx_op_impl rlx_op_layer_norm_impl = {
 	.infer = layer_norm_infer, .vjp = layer_norm_vjp,
 	.more = offsetof(struct rlx_op_layer_norm, stats), .eval = layer_norm_eval,
 	.expand = layer_norm_expand, .sample = layer_norm_sample,
+	.batch = op_batch_axes_of_first,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Layer norm over the channels of each pixel. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -66,4 +67,5 @@ static bool layer_norm_2d_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_layer_norm_2d_impl = {
 	.infer = layer_norm_2d_infer, .expand = layer_norm_2d_expand,
 	.sample = layer_norm_2d_sample,
+	.batch = op_batch_examples,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Local response normalisation across channels. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -113,4 +114,5 @@ static bool lrn_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_lrn_impl = {
 	.infer = lrn_infer, .eval = lrn_eval, .expand = lrn_expand,
 	.sample = lrn_sample,
+	.batch = op_batch_examples,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Matrix product of the last two dimensions, the others broadcast. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -156,4 +157,5 @@ static bool matmul_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_matmul_impl = {
 	.infer = matmul_infer, .eval = matmul_eval, .vjp = matmul_vjp,
 	.cost = matmul_cost, .sample = matmul_sample,
+	.batch = op_batch_matmul,
 };

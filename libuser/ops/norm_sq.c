@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The squared magnitude of complex numbers. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -49,4 +50,5 @@ static bool norm_sq_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_norm_sq_impl = {
 	.infer = norm_sq_infer, .eval = norm_sq_eval, .sample = norm_sq_sample,
+	.batch = op_batch_front,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Padding and cropping. */
 #include "base/alloc.h"
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ops/pad_axis.h"
 
@@ -182,6 +183,26 @@ static bool pad_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+/* A constant that is mapped stands in no padding of one op. */
+static enum rlx_status pad_batch(struct rlx_batching *q)
+{
+	struct rlx_op_pad a = *(const struct rlx_op_pad *)q->args;
+	uint32_t rank = q->type->rank, i;
+	int64_t pads[2 * RLX_MAX_RANK + 2] = { 0 };
+
+	if (q->mapped[1])
+		return RLX_OK;
+	for (i = 0; i < rank; i++) {
+		pads[1 + i] = a.pads.v[i];
+		pads[rank + 2 + i] = a.pads.v[rank + i];
+	}
+	a.pads = (struct rlx_ints){ pads, 2 * rank + 2 };
+	q->to[0] = q->in[0].id;
+	q->to[1] = q->in[1].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_pad_impl = {
 	.infer = pad_infer, .eval = pad_eval, .vjp = pad_vjp, .sample = pad_sample,
+	.batch = pad_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The Moore-Penrose inverse. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -75,4 +76,5 @@ static bool pinv_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_pinv_impl = {
 	.infer = pinv_infer, .expand = pinv_expand, .sample = pinv_sample,
+	.batch = op_batch_front,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pooling: maximum, average and p-norm of sliding windows. */
 #include "base/alloc.h"
+#include "ops/batch.h"
 #include "ops/window.h"
 
 /*
@@ -335,7 +336,26 @@ static bool pool_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+/* Positions are those in all of x: each instance's begin at 0. */
+static enum rlx_status pool_batch(struct rlx_batching *q)
+{
+	struct rlx_type t = { RLX_I64, q->type->rank + 1, { q->n } };
+	enum rlx_status st = op_batch_examples(q);
+	struct rlx_graph *g = q->g;
+	rlx_value at;
+	uint32_t i;
+
+	if (st || q->n_out < 2)
+		return st;
+	for (i = 0; i < q->type->rank; i++)
+		t.dim[1 + i] = 1;
+	at = rlx_emit(g, iota, .type = t, .step = (double)rlx_type_count(q->type));
+	q->out[1] = rlx_emit(g, sub, .a = q->out[1], .b = at);
+	return op_done(g);
+}
+
 const struct rlx_op_impl rlx_op_pool_impl = {
 	.infer = pool_infer, .eval = pool_eval, .vjp = pool_vjp, .cost = pool_cost,
 	.sample = pool_sample,
+	.batch = pool_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Orthonormal columns and a triangle of matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -160,4 +161,5 @@ static bool qr_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_qr_impl = {
 	.infer = qr_infer, .scratch = qr_scratch, .eval = qr_eval, .vjp = qr_vjp,
 	.sample = qr_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sum, mean, max, min and product over any set of axes. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -245,7 +246,21 @@ static bool reduce_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status reduce_batch(struct rlx_batching *q)
+{
+	struct rlx_op_reduce a = *(const struct rlx_op_reduce *)q->args;
+	rlx_value x = q->in[0];
+
+	if (!q->type->rank)	/* no axes would be all */
+		x = op_reshape(q->g, x, (int64_t[]){ q->n, 1 }, 2);
+	a.axes = op_batch_axis_list(q, a.axes, q->type->rank ? q->type->rank : 1);
+	a.keep_dims &= q->type->rank > 0;
+	q->to[0] = x.id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_reduce_impl = {
 	.infer = reduce_infer, .scratch = reduce_scratch, .eval = reduce_eval,
 	.vjp = reduce_vjp, .sample = reduce_sample,
+	.batch = reduce_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Signals at another rate. */
+#include "ops/batch.h"
 #include "ops/fft.h"
 
 /*
@@ -83,4 +84,5 @@ static bool resample_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_resample_impl = {
 	.infer = resample_infer, .expand = resample_expand, .sample = resample_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The same elements under another shape. */
+#include "ops/batch.h"
 #include "ops/op.h"
 
 /*
@@ -90,7 +91,19 @@ static bool reshape_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status reshape_batch(struct rlx_batching *q)
+{
+	struct rlx_op_reshape a = *(const struct rlx_op_reshape *)q->args;
+	int64_t dim[RLX_MAX_RANK + 1] = { q->n };
+
+	memcpy(dim + 1, q->out_type->dim, q->out_type->rank * sizeof(dim[0]));
+	a.shape = (struct rlx_ints){ dim, q->out_type->rank + 1 };
+	q->to[0] = q->in[0].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_reshape_impl = {
 	.infer = reshape_infer, .eval = reshape_eval, .vjp = reshape_vjp,
 	.sample = reshape_sample,
+	.batch = reshape_batch,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Resampling along any axes: nearest, linear and cubic, as ONNX Resize. */
 #include "base/alloc.h"
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ops/resize_axis.h"
 
@@ -362,7 +363,32 @@ static bool resize_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+/* The batch axis stays as long as it is, and whole. */
+static enum rlx_status resize_batch(struct rlx_batching *q)
+{
+	struct rlx_op_resize a = *(const struct rlx_op_resize *)q->args;
+	uint32_t rank = q->type->rank;
+	int64_t sizes[RLX_MAX_RANK + 1] = { q->n };
+	double scales[RLX_MAX_RANK + 1] = { 1 }, roi[2 * RLX_MAX_RANK + 2] = { 0 };
+
+	memcpy(sizes + 1, q->out_type->dim, rank * sizeof(sizes[0]));
+	a.sizes = (struct rlx_ints){ sizes, rank + 1 };
+	if (a.scales.n) {
+		memcpy(scales + 1, a.scales.v, rank * sizeof(scales[0]));
+		a.scales = (struct rlx_floats){ scales, rank + 1 };
+	}
+	if (a.roi.n) {
+		memcpy(roi + 1, a.roi.v, rank * sizeof(roi[0]));
+		roi[rank + 1] = 1;
+		memcpy(roi + rank + 2, a.roi.v + rank, rank * sizeof(roi[0]));
+		a.roi = (struct rlx_floats){ roi, 2 * rank + 2 };
+	}
+	q->to[0] = q->in[0].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_resize_impl = {
 	.infer = resize_infer, .scratch = resize_scratch, .eval = resize_eval,
 	.vjp = resize_vjp, .sample = resize_sample,
+	.batch = resize_batch,
 };

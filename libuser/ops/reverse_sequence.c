@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The first part of each sequence turned round. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -99,4 +100,5 @@ const struct rlx_op_impl rlx_op_reverse_sequence_impl = {
 	.infer = reverse_sequence_infer, .eval = reverse_sequence_eval,
 	.bad_data = reverse_sequence_bad_data,
 	.vjp = reverse_sequence_vjp, .sample = reverse_sequence_sample,
+	.batch = op_batch_axes_of_first,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The discrete Fourier transform of real numbers: half of it, which is all. */
+#include "ops/batch.h"
 #include "ops/fft.h"
 
 /*
@@ -58,4 +59,5 @@ static bool rfft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_rfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = rfft_vjp,
 	.cost = op_fft_cost, .sample = rfft_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Root-mean-square normalisation over the trailing axes. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ir/match.h"
 
@@ -152,4 +153,5 @@ const struct rlx_op_impl rlx_op_rms_norm_impl = {
 	.pattern = rms_norm_patterns,
 	.infer = rms_norm_infer, .eval = rms_norm_eval, .expand = rms_norm_expand,
 	.sample = rms_norm_sample,
+	.batch = op_batch_axes_of_first,
 };

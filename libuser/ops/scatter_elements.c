@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Single elements written by index along an axis. */
+#include "ops/batch.h"
 #include "ops/scatter.h"
 
 /*
@@ -143,4 +144,5 @@ const struct rlx_op_impl rlx_op_scatter_elements_impl = {
 	.infer = scatter_elements_infer, .scratch = scatter_elements_scratch,
 	.eval = scatter_elements_eval, .vjp = scatter_elements_vjp,
 	.sample = scatter_elements_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Slices written by index tuples. */
+#include "ir/graph.h"
+#include "ops/batch.h"
 #include "ops/scatter.h"
 
 /*
@@ -144,7 +146,25 @@ static bool scatter_nd_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+/* Tuples have the instance in front. */
+static enum rlx_status scatter_nd_batch(struct rlx_batching *q)
+{
+	struct rlx_graph *g = q->g;
+	rlx_value idx = op_batch_in(q, 1), at;
+	struct rlx_type t = op_type(g, idx);
+
+	if (g->err.status)
+		return op_done(g);
+	t.dim[t.rank - 1] = 1;
+	at = rlx_emit(g, iota, .type = t, .step = 1);
+	q->to[0] = op_batch_in(q, 0).id;
+	q->to[1] = rlx_emit(g, concat, .axis = -1, .xs = RLX_VALUES(at, idx)).id;
+	q->to[2] = op_batch_in(q, 2).id;
+	return op_batch_emit(q, q->args);
+}
+
 const struct rlx_op_impl rlx_op_scatter_nd_impl = {
 	.infer = scatter_nd_infer, .scratch = scatter_nd_scratch,
 	.eval = scatter_nd_eval, .vjp = scatter_nd_vjp, .sample = scatter_nd_sample,
+	.batch = scatter_nd_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Every step-th element between two positions, along any axes. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 #include "ops/slice_axis.h"
 
@@ -166,7 +167,17 @@ static bool slice_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static enum rlx_status slice_batch(struct rlx_batching *q)
+{
+	struct rlx_op_slice a = *(const struct rlx_op_slice *)q->args;
+
+	a.axes = op_batch_axis_list(q, a.axes, a.starts.n);
+	q->to[0] = q->in[0].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_slice_impl = {
 	.infer = slice_infer, .eval = slice_eval, .vjp = slice_vjp,
 	.sample = slice_sample,
+	.batch = slice_batch,
 };

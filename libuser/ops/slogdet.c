@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Logarithms of determinants. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -93,4 +94,5 @@ static bool slogdet_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_slogdet_impl = {
 	.infer = slogdet_infer, .scratch = slogdet_scratch, .eval = slogdet_eval,
 	.vjp = slogdet_vjp, .sample = slogdet_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Softmax along any axis. */
+#include "ops/batch.h"
 #include "ops/softmax.h"
 
 /*
@@ -51,4 +52,5 @@ static bool softmax_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_softmax_impl = {
 	.infer = softmax_infer, .eval = softmax_eval, .vjp = softmax_vjp,
 	.sample = softmax_sample,
+	.batch = op_batch_axes,
 };

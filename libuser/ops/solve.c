@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Systems of linear equations. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -110,7 +111,13 @@ static bool solve_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status solve_batch(struct rlx_batching *q)
+{
+	return op_batch_solve(q, ((const struct rlx_op_solve *)q->args)->vector);
+}
+
 const struct rlx_op_impl rlx_op_solve_impl = {
 	.infer = solve_infer, .scratch = solve_scratch, .eval = solve_eval, .vjp = solve_vjp,
 	.bad_data = solve_bad_data, .sample = solve_sample,
+	.batch = solve_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sorting along an axis. */
+#include "ops/batch.h"
 #include "ops/order.h"
 
 /*
@@ -64,4 +65,5 @@ static bool sort_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_sort_impl = {
 	.infer = sort_infer, .scratch = sort_scratch, .eval = sort_eval,
 	.vjp = sort_vjp, .sample = sort_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A value that gradients do not pass. */
+#include "ops/batch.h"
 #include "ops/op.h"
 
 /*
@@ -30,4 +31,5 @@ static bool stop_gradient_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_stop_gradient_impl = {
 	.infer = op_infer_same, .eval = stop_gradient_eval, .sample = stop_gradient_sample,
+	.batch = op_batch_front,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Singular values and vectors of matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -214,4 +215,5 @@ static bool svd_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_svd_impl = {
 	.infer = svd_infer, .scratch = svd_scratch, .eval = svd_eval, .vjp = svd_vjp,
 	.sample = svd_sample,
+	.batch = op_batch_front,
 };

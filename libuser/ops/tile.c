@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Repeating a tensor along its axes. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -109,7 +110,19 @@ static bool tile_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static enum rlx_status tile_batch(struct rlx_batching *q)
+{
+	struct rlx_op_tile a = *(const struct rlx_op_tile *)q->args;
+	int64_t repeats[RLX_MAX_RANK + 1] = { 1 };
+
+	memcpy(repeats + 1, a.repeats.v, a.repeats.n * sizeof(repeats[0]));
+	a.repeats = (struct rlx_ints){ repeats, a.repeats.n + 1 };
+	q->to[0] = q->in[0].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_tile_impl = {
 	.infer = tile_infer, .eval = tile_eval, .vjp = tile_vjp,
 	.sample = tile_sample,
+	.batch = tile_batch,
 };

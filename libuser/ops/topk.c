@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The k largest or smallest elements along an axis. */
+#include "ops/batch.h"
 #include "ops/order.h"
 
 /*
@@ -91,4 +92,5 @@ static bool topk_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_topk_impl = {
 	.infer = topk_infer, .scratch = topk_scratch, .eval = topk_eval,
 	.vjp = topk_vjp, .sample = topk_sample,
+	.batch = op_batch_axes,
 };

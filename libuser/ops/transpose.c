@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Permuting dimensions. */
+#include "ops/batch.h"
 #include "ops/op.h"
 
 /*
@@ -90,7 +91,21 @@ static bool transpose_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static enum rlx_status transpose_batch(struct rlx_batching *q)
+{
+	struct rlx_op_transpose a = *(const struct rlx_op_transpose *)q->args;
+	int64_t perm[RLX_MAX_RANK + 1] = { 0 };
+	uint32_t rank = q->type->rank, i;
+
+	for (i = 0; i < rank; i++)
+		perm[1 + i] = 1 + (a.perm.n ? shape_axis(a.perm.v[i], rank) : rank - 1 - i);
+	a.perm = (struct rlx_ints){ perm, rank + 1 };
+	q->to[0] = q->in[0].id;
+	return op_batch_emit(q, &a);
+}
+
 const struct rlx_op_impl rlx_op_transpose_impl = {
 	.infer = transpose_infer, .eval = transpose_eval, .vjp = transpose_vjp,
 	.sample = transpose_sample,
+	.batch = transpose_batch,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Systems of equations with triangular matrices. */
+#include "ops/batch.h"
 #include "ops/linalg.h"
 
 /*
@@ -102,8 +103,14 @@ static bool triangular_solve_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static enum rlx_status triangular_solve_batch(struct rlx_batching *q)
+{
+	return op_batch_solve(q, false);
+}
+
 const struct rlx_op_impl rlx_op_triangular_solve_impl = {
 	.infer = triangular_solve_infer, .scratch = triangular_solve_scratch,
 	.eval = triangular_solve_eval, .vjp = triangular_solve_vjp,
 	.sample = triangular_solve_sample,
+	.batch = triangular_solve_batch,
 };

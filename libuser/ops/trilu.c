@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The upper or lower triangle of the last two dimensions. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -69,4 +70,5 @@ static bool trilu_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_trilu_impl = {
 	.infer = trilu_infer, .eval = trilu_eval, .vjp = trilu_vjp,
 	.sample = trilu_sample,
+	.batch = op_batch_front,
 };

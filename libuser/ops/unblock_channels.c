@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Back from the blocked layout of convolutions. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -70,4 +71,5 @@ static bool unblock_channels_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_unblock_channels_impl = {
 	.infer = unblock_channels_infer, .eval = unblock_channels_eval,
 	.vjp = unblock_channels_vjp, .sample = unblock_channels_sample,
+	.batch = op_batch_examples,
 };

@@ -57,6 +57,39 @@ RLX_EXPORT void rlx_jvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *
 RLX_EXPORT void rlx_hvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *hv);
 
 /**
+ * struct rlx_vmap - what is computed for many instances at once.
+ * @size: sizeof(struct rlx_vmap)
+ * @of:   values that are wanted of each instance
+ * @over: values in which instances differ, at least one; any of the graph
+ * @with: one for each of @over: its values of all instances, of its dtype and of its dimensions
+ *        behind a batch axis in front, which is equally long in all
+ */
+struct rlx_vmap {
+	size_t			size;
+	struct rlx_values	of, over, with;
+};
+
+/**
+ * rlx_vmap - emit a part of the graph that is being built once more, for a batch of instances.
+ * @g: open
+ * @out: receives one value for each of @a->of, in its dtype, with the batch axis in front of its
+ *       dimensions: entry i is what @a->of is where @a->over is entry i of @a->with; n times the
+ *       same where nothing of @a->over goes into it
+ *
+ * Only nodes on the way from @a->over to @a->of are emitted, once for all instances, each by the
+ * batching rule of its op; what instances share (weights, constants, random numbers) stays one.
+ * What is emitted is ordinary and can be derived and mapped again; mapping what rlx_vjp() emitted
+ * gives gradients of each instance. An op without a rule, or with none for what is mapped of its
+ * inputs, is mapped through what it stands for.
+ *
+ * Context: one thread per graph; allocates. Errors stick to @g, and all of @out is then none:
+ * RLX_EINVAL (no list over, lists of different lengths, a value of another graph, a finished
+ * graph), RLX_ESHAPE (a type of @a->with, a rank over RLX_MAX_RANK), RLX_ENOSUP naming an op that
+ * cannot be mapped, RLX_ENOMEM.
+ */
+RLX_EXPORT void rlx_vmap(struct rlx_graph *g, const struct rlx_vmap *a, rlx_value *out);
+
+/**
  * rlx_graph_vjp - a graph and its reverse-mode derivative in one new graph.
  * @g:   finished; not changed
  * @wrt: float values of @g (inputs, params or any other) to differentiate by
