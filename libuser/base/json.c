@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* The JSON reader of json.h. */
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "base/utf8.h"
 
 enum {
@@ -549,15 +549,8 @@ bool rlx_json_int(const struct rlx_json *j, uint32_t i, int64_t *out)
 
 bool rlx_json_double(const struct rlx_json *j, uint32_t i, double *out)
 {
-	locale_t c;
-
 	if (j->node[i].kind != RLX_JSON_NUM)
 		return false;
-	/* the program's own locale may write a comma; "C" is never allocated */
-	c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-	if (!c)
-		return false;
-	*out = strtod_l(rlx_json_text(j, i), NULL, c);
-	freelocale(c);
+	*out = rlx_strtod(rlx_json_text(j, i), NULL);
 	return true;
 }

@@ -2,9 +2,9 @@
 /* The expression matcher: recursive descent over the pattern's text. */
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "ir/element.h"
 #include "ir/match.h"
 
@@ -168,7 +168,7 @@ static bool match_expr(struct rlx_match *m, uint32_t v, const char *p)
 
 	p = skip(p);
 	if (isdigit((unsigned char)*p) || *p == '-') {
-		want = strtod(p, &end);
+		want = rlx_strtod(p, &end);
 		return rlx_value_scalar(m->g, v, &have) && close_to(have, want);
 	}
 	if (*p == '#') {

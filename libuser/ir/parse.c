@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "ir/custom.h"
 #include "ir/graph.h"
 
@@ -134,7 +135,7 @@ static double real(struct parser *p)
 	double v;
 
 	number_text(p, buf, sizeof(buf));
-	v = strtod(buf, &end);
+	v = rlx_strtod(buf, &end);
 	if (!*buf || *end)
 		bad(p, "'%s' is no number", buf);
 	return v;

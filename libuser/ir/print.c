@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "ir/custom.h"
 #include "ir/graph.h"
 
@@ -184,15 +185,21 @@ static void print_graph(struct printer *p, const struct rlx_graph *g)
 	fputc('}', p->f);
 }
 
+static enum rlx_status print_text(struct printer *p, const struct rlx_graph *g)
+{
+	locale_t before = rlx_point_begin();
+
+	print_graph(p, g);
+	fputc('\n', p->f);
+	rlx_point_end(before);
+	return p->failed ? RLX_ENOMEM : ferror(p->f) ? RLX_EIO : RLX_OK;
+}
+
 enum rlx_status rlx_graph_print(const struct rlx_graph *g, FILE *f, bool elide)
 {
 	struct printer p = { .f = f, .elide = elide };
 
-	if (!g || !f)
-		return RLX_EINVAL;
-	print_graph(&p, g);
-	fputc('\n', f);
-	return ferror(f) ? RLX_EIO : RLX_OK;
+	return g && f ? print_text(&p, g) : RLX_EINVAL;
 }
 
 enum rlx_status rlx_graph_print_listed(const struct rlx_graph *g, FILE *f,
@@ -200,9 +207,7 @@ enum rlx_status rlx_graph_print_listed(const struct rlx_graph *g, FILE *f,
 {
 	struct printer p = { .f = f, .list = l };
 
-	print_graph(&p, g);
-	fputc('\n', f);
-	return p.failed ? RLX_ENOMEM : ferror(f) ? RLX_EIO : RLX_OK;
+	return print_text(&p, g);
 }
 
 bool rlx_blob_list_add(struct rlx_blob_list *l, struct rlx_blob *b, uint32_t *out_number)

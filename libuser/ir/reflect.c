@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "ir/custom.h"
 #include "ir/graph.h"
 #include "rlx/reflect.h"
@@ -209,7 +210,7 @@ static enum rlx_status set_list(struct named *q, const struct rlx_field *f, void
 	while (*s && *s != ']') {
 		errno = 0;
 		if (real)
-			((double *)(void *)v)[k] = strtod(s, &end);
+			((double *)(void *)v)[k] = rlx_strtod(s, &end);
 		else
 			v[k] = strtoll(s, &end, 10);
 		if (end == s || (errno && !real) || k++ >= n)
@@ -247,7 +248,7 @@ static enum rlx_status set_text(struct named *q, const struct rlx_field *f, void
 		return end == text || *end || errno ? no_fit(q, f, text) : set_int(q, f, p, v);
 	case RLX_K_f32:
 	case RLX_K_f64:
-		r = strtod(text, &end);
+		r = rlx_strtod(text, &end);
 		return end == text || *end ? no_fit(q, f, text) : set_real(q, f, p, r);
 	case RLX_K_dtype:
 		*(enum rlx_dtype *)p = rlx_dtype_parse(text);

@@ -30,19 +30,6 @@ void plan_file_hash(const struct plan_header *h, uint64_t out[2])
 	}
 }
 
-locale_t plan_file_locale(void)
-{
-	return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
-}
-
-void plan_file_locale_end(locale_t before)
-{
-	locale_t own = uselocale(before);
-
-	if (own != before)	/* else there was no memory for one */
-		freelocale(own);
-}
-
 /* ---- the header ---- */
 
 static bool in_meta(const struct plan_header *h, uint64_t at, uint64_t n, uint64_t size)
@@ -295,17 +282,14 @@ enum rlx_status rlx_plan_file_graphs(struct rlx_plan_file *f, struct plan_graphs
 {
 	const struct plan_graph *g = table(f->h, f->h->graph);
 	enum rlx_status st = RLX_OK;
-	locale_t before;
 
 	*out = (struct plan_graphs){ 0 };
 	out->g = rlx_calloc(f->h->n_graph, sizeof(*out->g));
 	if (!out->g || !make_blobs(f, out))
 		return rlx_fail(err, RLX_ENOMEM, "plan file: out of memory");
-	before = plan_file_locale();
 	for (; out->n < f->h->n_graph && !st; out->n += !st)
 		st = rlx_graph_parse_listed(table(f->h, g[out->n].at), g[out->n].bytes,
 					    &out->blobs, &out->g[out->n], err);
-	plan_file_locale_end(before);
 	return st;
 }
 

@@ -8,7 +8,6 @@
 #ifndef RLX_MODEL_PLAN_FILE_H
 #define RLX_MODEL_PLAN_FILE_H
 
-#include <locale.h>
 #include <stdatomic.h>
 
 #include "io/formats/file.h"
@@ -79,10 +78,6 @@ extern const uint8_t plan_file_sources[PLAN_SOURCES];
 
 /* Both halves of the metadata's hash; h->hash is taken as zeros. */
 void plan_file_hash(const struct plan_header *h, uint64_t out[2]);
-
-/* Numbers in texts have a point, whatever the caller's locale. Ended with its result. */
-locale_t plan_file_locale(void);
-void plan_file_locale_end(locale_t before);
 
 /* Does @path begin as a plan file does? */
 bool rlx_is_plan_file(const char *path);

@@ -153,7 +153,6 @@ static enum rlx_status gather(struct saver *s)
 static enum rlx_status print(struct saver *s)
 {
 	enum rlx_status st = RLX_OK;
-	locale_t before;
 	uint32_t i;
 	FILE *f;
 
@@ -161,7 +160,6 @@ static enum rlx_status print(struct saver *s)
 	f = s->graph ? open_memstream(&s->text, &s->n_text) : NULL;
 	if (!f)
 		return out_of_memory(s);
-	before = plan_file_locale();
 	for (i = 0; i < s->n_g && !st; i++) {
 		s->graph[i].at = (uint64_t)ftello(f);
 		st = rlx_graph_print_listed(s->g[i], f, &s->blobs);
@@ -169,7 +167,6 @@ static enum rlx_status print(struct saver *s)
 			st = putc('\n', f) == EOF ? RLX_ENOMEM : RLX_OK;
 		s->graph[i].bytes = (uint64_t)ftello(f) - s->graph[i].at;
 	}
-	plan_file_locale_end(before);
 	return fclose(f) || st ? out_of_memory(s) : RLX_OK;
 }
 
@@ -199,13 +196,11 @@ static enum rlx_status check_graph(struct saver *s, uint32_t i)
 
 static enum rlx_status check_text(struct saver *s)
 {
-	locale_t before = plan_file_locale();
 	enum rlx_status st = RLX_OK;
 	uint32_t i;
 
 	for (i = 0; i < s->n_g && !st; i++)
 		st = check_graph(s, i);
-	plan_file_locale_end(before);
 	return st;
 }
 
@@ -308,7 +303,7 @@ static struct plan_header *metadata(const struct saver *s, const struct draft *d
 	memcpy(m + d->h.graph, s->graph, d->h.n_graph * sizeof(*s->graph));
 	memcpy(m + d->h.blob, d->blob, d->h.n_blob * sizeof(*d->blob));
 	memcpy(m + d->h.entry, d->entry, d->h.n_entry * sizeof(*d->entry));
-	memcpy(m + d->h.meta - ((s->n_text + 7) & ~(size_t)7), s->text, s->n_text);
+	memcpy(m + s->graph[0].at, s->text, s->n_text);
 	plan_file_hash(h, h->hash);
 	return h;
 }

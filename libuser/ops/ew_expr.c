@@ -5,9 +5,9 @@
  * not know is a bug of ours and becomes RLX_EBUG on the graph.
  */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "ir/graph.h"
 #include "ops/ew_expr.h"
 
@@ -85,7 +85,7 @@ static rlx_value primary(struct reader *r)
 		return eat(r, ")") ? v : broken(r);
 	}
 	if (isdigit((unsigned char)*r->p)) {
-		x = strtod(r->p, &end);
+		x = rlx_strtod(r->p, &end);
 		r->p = end;
 		return rlx_scalar_const(r->g, r->dtype, x);
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* The rows of algebra.def applied until none fits. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "ir/match.h"
 #include "pass/pass.h"
 
@@ -54,7 +54,7 @@ static rlx_value build(struct builder *b)
 	skip(b);
 	if (isdigit((unsigned char)*b->p) || *b->p == '-') {
 		char *end;
-		double x = strtod(b->p, &end);
+		double x = rlx_strtod(b->p, &end);
 
 		b->p = end;
 		return rlx_scalar_const(b->rw->g, b->dtype, x);

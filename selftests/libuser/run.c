@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Compile and run small graphs on each backend through sessions. */
+#include <locale.h>
+#include <stdlib.h>
+
+#include "rlx/grad.h"
 #include "rlx/run.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -441,6 +445,100 @@ TEST(text_form_round_trips)
 	CHECK(strstr(err.text, "line 2"));
 	free(text);
 	rlx_graph_put(g);
+}
+
+/* A locale whose decimal point is a comma, made here as few machines have one. */
+static void begin_comma(char *dir)
+{
+	static const char def[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\n"
+				  "grouping -1\nEND LC_NUMERIC\n";
+	char path[96], cmd[256], text[8];
+	FILE *f;
+
+	CHECK(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/def", dir);
+	f = fopen(path, "w");
+	CHECK(f && fputs(def, f) >= 0 && !fclose(f));
+	snprintf(cmd, sizeof(cmd), "localedef -c -i %s %s/comma >%s/log 2>&1", path, dir, dir);
+	CHECK(system(cmd) != -1);	/* it says 1, as other categories are not there */
+	setenv("LOCPATH", dir, 1);
+	CHECKF(setlocale(LC_NUMERIC, "comma"), "'%s' made no locale", cmd);
+	snprintf(text, sizeof(text), "%.1f", 1.5);
+	CHECK(!strcmp(text, "1,5"));
+}
+
+static void end_comma(const char *dir)
+{
+	char cmd[64];
+
+	setlocale(LC_NUMERIC, "C");
+	unsetenv("LOCPATH");
+	snprintf(cmd, sizeof(cmd), "rm -r %s", dir);
+	CHECK_EQ(system(cmd), 0);
+}
+
+static char *text_of(const struct rlx_graph *g, size_t *len)
+{
+	char *text = NULL;
+	FILE *f = open_memstream(&text, len);
+
+	CHECK_EQ(rlx_graph_print(g, f, false), 0);
+	fclose(f);
+	return text;
+}
+
+/* z = sqrt(sqrt(softcap(x, 2.5))), and dz/dx, whose rules have numbers in them */
+static struct rlx_graph *numbers_graph(void)
+{
+	struct rlx_graph *g = rlx_graph_new("numbers"), *grad = NULL;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1)), root;
+	struct rlx_error err = { 0 };
+
+	root = rlx_emit(g, pow, .a = rlx_emit(g, softcap, .x = x, .cap = 2.5f),
+			.b = rlx_scalar_const(g, RLX_F32, 0.5));
+	rlx_output(g, "z", rlx_emit(g, sqrt, .x = root));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_graph_grad(g, &x, 1, &grad, &err), "%s", err.text);
+	rlx_graph_put(g);
+	return grad;
+}
+
+static float gradient_of(struct rlx_graph *g)
+{
+	struct rlx_session *s = rig_session(rlx_graph_get(g), &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = "ref" });
+	float x = 1.25f, d;
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 1), &x), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(rlx_session_get_at(s, RLX_IO_OUTPUT, 1, rlx_type(RLX_F32, 1), &d), 0);
+	rlx_session_free(s);
+	return d;
+}
+
+TEST(decimal_comma)
+{
+	char dir[] = "/tmp/rlx-run-XXXXXX", *want, *have;
+	struct rlx_graph *g = numbers_graph(), *g2, *back = NULL;
+	struct rlx_error err = { 0 };
+	size_t n, n2;
+	float d = gradient_of(g);
+
+	want = text_of(g, &n);
+	CHECK(strstr(want, "2.5"));
+	begin_comma(dir);
+	g2 = numbers_graph();
+	have = text_of(g2, &n2);
+	CHECKF(n == n2 && !memcmp(want, have, n), "%s is not\n%s", have, want);
+	CHECKF(!rlx_graph_parse(have, n2, &back, &err), "%s in\n%s", err.text, have);
+	CHECK(rlx_graph_hash(g) == rlx_graph_hash(back));
+	CHECK(gradient_of(back) == d && d > 0.1f && d < 1);
+	end_comma(dir);
+	rlx_graph_put(back);
+	rlx_graph_put(g2);
+	rlx_graph_put(g);
+	free(want);
+	free(have);
 }
 
 TEST_MAIN()

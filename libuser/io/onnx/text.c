@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "io/onnx/handlers.h"
 #include "ir/element.h"
 
@@ -67,6 +68,7 @@ static enum rlx_status to_strings(struct onnx_op *q)
 	struct rlx_str *s;
 	struct rlx_tensor t;
 	enum rlx_status st;
+	locale_t before;
 	int64_t i, n;
 
 	st = onnx_need(q->b, &x, 1);
@@ -79,8 +81,10 @@ static enum rlx_status to_strings(struct onnx_op *q)
 	s = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*s));
 	if (!y || !s)
 		return onnx_nomem(q->b);
+	before = rlx_point_begin();
 	for (i = 0; i < n; i++)
 		s[i] = number_text(q, &t, i);
+	rlx_point_end(before);
 	y->type = x->type;
 	y->str = s;
 	q->out[0] = y;
@@ -102,7 +106,7 @@ static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 		char buf[128], *end;
 
 		snprintf(buf, sizeof(buf), "%.*s", ONNX_STR(x->str[i]));
-		v[i] = strtod(buf, &end);
+		v[i] = rlx_strtod(buf, &end);
 		if (end == buf || *end)
 			return op_err(q, RLX_EINVAL, "'%s' is no number", buf);
 	}
