@@ -105,21 +105,6 @@ static void note_graph(struct saver *s, const struct rlx_graph *g, bool inside)
 		note_node(s, &g->node[n], inside);
 }
 
-/* Bodies of @code in the order of struct rlx_passed. */
-static bool list_bodies(struct saver *s, const struct rlx_code *code)
-{
-	uint32_t i;
-
-	for (i = 0; i < code->n_body; i++) {
-		if (!rlx_grow(&s->g, &s->cap_g, s->n_g + 1, sizeof(*s->g)))
-			return false;
-		s->g[s->n_g++] = code->body[i].plan->g;
-		if (!list_bodies(s, code->body[i].code))
-			return false;
-	}
-	return true;
-}
-
 static enum rlx_status gather(struct saver *s)
 {
 	struct rlx_passed passed = { .at = 1 };
@@ -131,10 +116,7 @@ static enum rlx_status gather(struct saver *s)
 	enum rlx_status st;
 	uint32_t i;
 
-	if (!rlx_grow(&s->g, &s->cap_g, 1, sizeof(*s->g)))
-		return out_of_memory(s);
-	s->g[s->n_g++] = s->p->g;
-	if (!list_bodies(s, s->p->code))
+	if (!rlx_program_graphs(s->p, &s->g, &s->n_g, &s->cap_g))
 		return out_of_memory(s);
 	passed.g = s->g;
 	passed.n = s->n_g;

@@ -210,3 +210,28 @@ enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 	*out = code;
 	return RLX_OK;
 }
+
+/* Of the bodies of @code, each before those that it calls. */
+static bool list_bodies(const struct rlx_code *code, struct rlx_graph ***g, uint32_t *n,
+			uint32_t *cap)
+{
+	uint32_t i;
+
+	for (i = 0; i < code->n_body; i++) {
+		if (!rlx_grow(g, cap, *n + 1, sizeof(**g)))
+			return false;
+		(*g)[(*n)++] = code->body[i].plan->g;
+		if (!list_bodies(code->body[i].code, g, n, cap))
+			return false;
+	}
+	return true;
+}
+
+bool rlx_program_graphs(const struct rlx_program *p, struct rlx_graph ***g, uint32_t *n,
+			uint32_t *cap)
+{
+	if (!rlx_grow(g, cap, 1, sizeof(**g)))
+		return false;
+	(*g)[(*n)++] = p->g;
+	return list_bodies(p->code, g, n, cap);
+}

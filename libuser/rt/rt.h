@@ -63,6 +63,13 @@ struct rlx_passed {
 	uint32_t		 depth;		/* of calls, now */
 };
 
+/*
+ * body.c: append @p's graphs to *@g, of *@n in room for *@cap, in the order of struct rlx_passed;
+ * no references are taken. False: out of memory.
+ */
+bool rlx_program_graphs(const struct rlx_program *p, struct rlx_graph ***g, uint32_t *n,
+			uint32_t *cap);
+
 /* body.c: what a program's graph, and those that its control flow calls, are built with. */
 struct rlx_build {
 	struct rlx_device	*dev;

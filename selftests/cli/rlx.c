@@ -177,6 +177,24 @@ TEST(run_computes_and_checks)
 	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy"), 3, err, "f32[3,4]");
 }
 
+TEST(run_finds_nan)
+{
+	relu_model();
+	ENDS(RLX("run", "relu.rlx", "--nan", "--values", "9", "--input", "x=const:2"), 0, out,
+	     "all values are finite");
+	ENDS(RLX("run", "relu.rlx", "--values", "9", "--input", "x=const:2"), 0, out,
+	     "relu f32[4,3]  absmax 2  nonzero 12/12");
+	cli_write("log.rlx", "graph \"log\" {\n  %1 = input(name=\"x\", type=f32[2])\n"
+		  "  %2 = neg(x=%1) : f32[2]\n  %3 = log(x=%2) : f32[2]\n"
+		  "  %4 = softmax(x=%3, axis=0) : f32[2]\n  return \"y\"=%4\n}\n");
+	ENDS(RLX("run", "log.rlx", "--nan", "--no-fuse", "--input", "x=const:2"), 1, out,
+	     "log f32[2]");
+	ENDS(RLX("run", "log.rlx", "--nan", "--no-fuse", "--input", "x=const:2"), 1, out,
+	     "2, the first is element 0");
+	ENDS(RLX("run", "log.rlx", "--nan", "--input", "x=const:2", "--device", "ref"), 1, out,
+	     "computed_of");
+}
+
 TEST(random_inputs_have_a_seed)
 {
 	float a[12], b[12], c[12];

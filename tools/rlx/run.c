@@ -6,14 +6,15 @@
 
 #include "base/alloc.h"
 #include "ir/element.h"
+#include "rlx/inspect.h"
 #include "tools/rlx/subject.h"
 
 struct run_args {
 	struct subject_args	m;
 	struct arg_list		output, expect;
 	double			rtol, atol;
-	uint64_t		repeat;
-	bool			json;
+	uint64_t		repeat, values;
+	bool			json, nan;
 };
 
 /* What a glance at a tensor tells. */
@@ -215,6 +216,97 @@ static void print_program(const struct subject *s, struct out *o, double ms)
 	out_section_end(o);
 }
 
+static void value_text(const struct rlx_inspected *v, char *text, size_t size)
+{
+	char type[96], file[160] = "";
+
+	rlx_type_print(&v->type, type, sizeof(type));
+	if (v->line)
+		snprintf(file, sizeof(file), ", %s:%u", v->file, v->line);
+	snprintf(text, size, "%s%s%s %s  absmax %.6g  nonzero %lld/%lld%s", v->op,
+		 v->name ? " " : "", v->name ? v->name : "", type, v->absmax,
+		 (long long)v->nonzero, (long long)v->count, file);
+}
+
+/* Element @at, and how often there is its like. */
+static void put_bad(struct out *o, const char *key, int64_t n, int64_t at)
+{
+	char text[96];
+
+	if (!n)
+		return;
+	snprintf(text, sizeof(text), "%lld, the first is element %lld", (long long)n,
+		 (long long)at);
+	out_named(o, key, text);
+}
+
+static void put_value(struct out *o, const struct rlx_inspected *v)
+{
+	char key[16], text[400];
+
+	snprintf(key, sizeof(key), "%%%u", v->id);
+	value_text(v, text, sizeof(text));
+	out_named(o, key, text);
+}
+
+/* The first value that is NaN or infinite, and what its op took. */
+static int put_first_bad(struct out *o, const struct rlx_inspection *all)
+{
+	const struct rlx_inspected *v = rlx_inspection_first_bad(all, 0);
+	unsigned int i, k;
+
+	v = v ? v : rlx_inspection_first_bad(all, RLX_INSPECT_INF);
+	out_section(o, "first_bad");
+	if (!v)
+		out_str(o, "none", "all values are finite");
+	else
+		put_value(o, v);
+	if (v)
+		put_bad(o, "nan", v->nan, v->first_nan);
+	if (v)
+		put_bad(o, "inf", v->inf, v->first_inf);
+	out_section_end(o);
+	if (!v)
+		return TOOL_OK;
+	out_section(o, "computed_of");
+	for (k = 0; k < v->n_in; k++) {
+		for (i = 0; i < k && v->in[i] != v->in[k]; i++)
+			;
+		if (v->in[k] && i == k)		/* each once, as names in JSON are */
+			put_value(o, v->in[k]);
+	}
+	out_section_end(o);
+	return TOOL_MISMATCH;
+}
+
+static int inspect(const struct subject *s, const struct run_args *a, struct out *o)
+{
+	const struct rlx_inspected *v;
+	struct rlx_inspection *all;
+	struct rlx_error err = { 0 };
+	unsigned int i;
+	int rc = TOOL_OK;
+
+	if (!a->nan && !a->values)
+		return TOOL_OK;
+	if (!s->session)
+		return tool_fail("run", TOOL_FAILED, "%s: a size depends on computed data, so "
+				 "there are several programs; --nan and --values take one",
+				 s->path);
+	if (rlx_session_inspect(s->session, &all, &err))
+		return tool_fail("run", TOOL_FAILED, "%s", err.text);
+	if (a->values)
+		out_section(o, "values");
+	for (i = 0; i < a->values && (v = rlx_inspection_at(all, i)); i++)
+		put_value(o, v);
+	if (a->values)
+		out_section_end(o);
+	if (a->nan)
+		rc = put_first_bad(o, all);
+	rlx_inspection_free(all);
+	return rc;
+}
+
 static int run(struct subject *s, const struct run_args *a)
 {
 	struct rlx_error err = { 0 };
@@ -223,7 +315,7 @@ static int run(struct subject *s, const struct run_args *a)
 	struct out o;
 	uint64_t k;
 	unsigned int i;
-	int rc;
+	int rc, bad;
 
 	for (k = 0; k < a->repeat; k++) {
 		t = now();
@@ -243,6 +335,7 @@ static int run(struct subject *s, const struct run_args *a)
 		if (subject_output(s, i, &v))
 			print_tensor(&o, &v);
 	out_section_end(&o);
+	bad = inspect(s, a, &o);
 	rc = write_outputs(s, &a->output);
 	if (!rc && a->expect.n) {
 		out_section(&o, "expected");
@@ -251,7 +344,7 @@ static int run(struct subject *s, const struct run_args *a)
 	}
 	if (!out_end(&o))
 		return tool_fail("run", TOOL_FAILED, "cannot write to standard output");
-	return rc;
+	return rc ? rc : bad;
 }
 
 int cmd_run(int argc, char **argv)
@@ -265,6 +358,9 @@ int cmd_run(int argc, char **argv)
 		{ "expect", ARG_LIST, &a.expect, "NAME=FILE", "compare an output with a .npy" },
 		{ "rtol", ARG_NUM, &a.rtol, "X", "allowed: atol + rtol |expected| (1e-4)" },
 		{ "atol", ARG_NUM, &a.atol, "X", "(1e-5)" },
+		{ "nan", ARG_FLAG, &a.nan, NULL,
+		  "the first value with NaN, or else infinity: its op and inputs" },
+		{ "values", ARG_UINT, &a.values, "N", "tell of the first N values (rlx dump)" },
 		{ "repeat", ARG_UINT, &a.repeat, "N", "runs; the best time is told (1)" },
 		{ "json", ARG_FLAG, &a.json, NULL, "print JSON" },
 	};
