@@ -341,6 +341,15 @@ example()
 	[ "$(wc -l <examples/train.c)" -lt 200 ]
 }
 
+# Weights of 1e30 after a step: it ends, and says where the NaN comes from.
+not_finite()
+{
+	text_config "$tmp/nan" 60 | sed 's/^lr = .*/kind = sgd\nlr = 1e30/' >"$tmp/nan.conf" &&
+	printf '[schedule]\nwarmup = 0\n[train]\nclip = 0\n' >>"$tmp/nan.conf" &&
+	! $rlx train "$tmp/nan.conf" >/dev/null 2>"$tmp/got" && cat "$tmp/got" &&
+	grep -q '20 times in turn (NaN comes first in value %[0-9]*, .* of .*\.c:[0-9]*)' "$tmp/got"
+}
+
 custom_op()
 {
 	# shellcheck disable=SC2086 # it may be called by another: ccache gcc
@@ -366,5 +375,6 @@ check ignored-ends ignored_ends
 check killed killed
 check mistakes mistakes
 check example example
+check not-finite not_finite
 check custom-op custom_op
 finish

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "rlx/inspect.h"
 #include "tools/rlx/tool.h"
 #include "tools/rlx/train_job.h"
 
@@ -19,6 +20,7 @@ struct loop {
 	double			 begin, best, loss, sum;
 	uint64_t		 n_sum;
 	bool			 tty;
+	char			 bad[256];	/* where the last step's NaN comes from */
 };
 
 static bool told(struct train_job *j, const struct rlx_error *e)
@@ -35,11 +37,37 @@ static double scalar(struct train_side *side, const char *output)
 	return p ? (double)*p : NAN;
 }
 
+static bool norm_is_finite(const struct train_side *side)
+{
+	const int32_t *ok = rlx_buf_ptr(rlx_session_bound(side->s, RLX_IO_OUTPUT, "ok"));
+
+	return ok && *ok;
+}
+
+/* The states are those before the run, as a step without a finite norm replaces none. */
+static void find_bad(struct loop *l)
+{
+	const struct rlx_inspected *v;
+	struct rlx_inspection *all;
+
+	if (l->j->comm || rlx_session_inspect(l->j->train.s, &all, NULL))
+		return;		/* other ranks do not run along */
+	v = rlx_inspection_first_bad(all, 0);
+	v = v ? v : rlx_inspection_first_bad(all, RLX_INSPECT_INF);
+	if (v)
+		snprintf(l->bad, sizeof(l->bad), " (%s comes first in value %%%u, %s%s%.80s of "
+			 "%s:%u)", v->nan ? "NaN" : "infinity", v->id, v->op, v->name ? " " : "",
+			 v->name ? v->name : "", v->file ? v->file : "?", v->line);
+	rlx_inspection_free(all);
+}
+
 /*
  * One run on the next batch, which is given back at once: a checkpoint behind it then begins
- * with the one after. A param is bound once: to a device it is new each time.
+ * with the one after. A param is bound once: to a device it is new each time. @last_try: look
+ * where a norm that is not finite comes from, while the batch is there.
  */
-static bool run_batch(struct train_job *j, struct rlx_loader *ld, struct train_side *side)
+static bool run_batch(struct train_job *j, struct rlx_loader *ld, struct train_side *side,
+		      struct loop *last_try)
 {
 	struct rlx_batch b;
 	struct rlx_buf was;
@@ -60,6 +88,8 @@ static bool run_batch(struct train_job *j, struct rlx_loader *ld, struct train_s
 	ok = ok && !rlx_session_run(side->s);
 	if (!ok)
 		told(j, rlx_session_error(side->s));
+	else if (last_try && !norm_is_finite(side))
+		find_bad(last_try);
 	rlx_loader_done(ld, &b);
 	return ok;
 }
@@ -69,7 +99,6 @@ static bool take_step(struct loop *l)
 {
 	struct train_job *j = l->j;
 	float *lr = rlx_buf_ptr(rlx_session_buf(j->train.s, RLX_IO_INPUT, "lr"));
-	const int32_t *ok;
 	uint64_t k;
 
 	if (!lr)
@@ -81,20 +110,21 @@ static bool take_step(struct loop *l)
 		    rlx_session_collective(j->train.s, k + 1 < j->c.accumulate ?
 					   rlx_comm_idle(j->comm) : rlx_comm_collective(j->comm)))
 			return told(j, rlx_session_error(j->train.s));
-		if (!run_batch(j, j->ld, &j->train))
+		bool last_try = k + 1 == j->c.accumulate && l->skipped + 1 == MOST_SKIPPED;
+
+		if (!run_batch(j, j->ld, &j->train, last_try ? l : NULL))
 			return false;
 		l->loss += scalar(&j->train, "loss") / (double)j->c.accumulate;
 	}
-	ok = rlx_buf_ptr(rlx_session_bound(j->train.s, RLX_IO_OUTPUT, "ok"));
-	l->skipped = *ok ? 0 : l->skipped + 1;
+	l->skipped = norm_is_finite(&j->train) ? 0 : l->skipped + 1;
 	l->sum += l->loss;
 	l->n_sum++;
 	l->step++;
 	if (l->skipped < MOST_SKIPPED)
 		return true;
 	rlx_fail(&j->err, RLX_ERANGE, "step %llu: the gradients' norm was not finite %d times in "
-		 "turn; take a smaller lr, a longer warm-up, or [train] scaling = dynamic",
-		 (unsigned long long)l->step, MOST_SKIPPED);
+		 "turn%s; take a smaller lr, a longer warm-up, or [train] scaling = dynamic",
+		 (unsigned long long)l->step, MOST_SKIPPED, l->bad);
 	return false;
 }
 
@@ -113,7 +143,7 @@ static bool evaluate(struct loop *l, double *loss, double *right)
 	if (!train_job_copy(j, &j->eval))
 		return false;
 	for (i = 0; i < n; i++) {
-		if (!run_batch(j, j->test, &j->eval))
+		if (!run_batch(j, j->test, &j->eval, NULL))
 			return false;
 		*loss += scalar(&j->eval, "loss") / (double)n;
 		if (j->c.kind == TRAIN_CLASSIFIER)
