@@ -6,7 +6,7 @@
 #include "model/format.h"
 
 static const struct rlx_model_format *const formats[] = {
-	&rlx_format_plan, &rlx_format_onnx, &rlx_format_bert,
+	&rlx_format_plan, &rlx_format_gguf, &rlx_format_onnx, &rlx_format_bert,
 };
 
 enum { N_FORMAT = sizeof(formats) / sizeof(formats[0]) };
@@ -47,7 +47,7 @@ static void print_first(const struct rlx_probe *p, char *out, size_t size)
 
 static void unknown(const struct rlx_probe *p, struct rlx_error *err)
 {
-	char begins[160] = "it is empty", known[256] = "";
+	char begins[160] = "it is empty", known[384] = "";
 	size_t at = 0;
 	int i;
 

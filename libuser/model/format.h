@@ -45,7 +45,8 @@ struct rlx_model_format {
 				    struct rlx_error *err);
 };
 
-extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert, rlx_format_plan;
+extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert, rlx_format_gguf,
+	rlx_format_plan;
 
 /* The format of @path; NULL, with a message that lists the formats there are. */
 const struct rlx_model_format *rlx_format_find(const char *path, struct rlx_error *err);

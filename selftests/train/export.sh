@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # What rlx train writes at the end is opened by the tools of others: .gguf in each format by
-# gguf's reader and llama.cpp, ONNX by its checker and ONNX Runtime.
+# gguf's reader and llama.cpp, ONNX by its checker and ONNX Runtime. And what gguf writes is
+# opened here.
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
@@ -51,5 +52,6 @@ for format in f32 f16 bf16 q8_0; do
 	check $format decoder $format
 done
 check none none
+check decoders "$python" selftests/train/decoders.py "$rlx" "$tmp"
 check blocks "$python" selftests/train/blocks.py "$BUILD/lib/librlx.so" "$tmp"
 finish

@@ -39,9 +39,9 @@ struct subject_args {
 	  "fail if an op has no native kernel" }
 
 #define SUBJECT_MORE							\
-	"MODEL is an ONNX file, a folder of an encoder, a graph in the text\n" \
-	"form that rlx dump --whole prints, or a plan file of rlx compile,\n" \
-	"which is compiled already."
+	"MODEL is an ONNX file, a GGUF file of a decoder, a folder of an\n" \
+	"encoder, a graph in the text form that rlx dump --whole prints, or\n" \
+	"a plan file of rlx compile, which is compiled already."
 
 struct subject {
 	const char		*cmd, *path;

@@ -441,6 +441,11 @@ void rlx_gguf_close(struct rlx_gguf *f)
 	rlx_free(f);
 }
 
+const struct rlx_file *gguf_file(const struct rlx_gguf *f)
+{
+	return &f->file;
+}
+
 uint32_t rlx_gguf_count(const struct rlx_gguf *f)
 {
 	return f ? f->n : 0;

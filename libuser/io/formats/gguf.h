@@ -17,6 +17,10 @@ struct gguf_format {
 /* NULL: not known. */
 const struct gguf_format *gguf_format_of(uint32_t number);
 
+/* The bytes, which stay the file's. */
+struct rlx_file;
+const struct rlx_file *gguf_file(const struct rlx_gguf *f);
+
 /* Bytes of one element of a value; 0 for strings and arrays. */
 uint32_t gguf_scalar_bytes(uint32_t type);
 

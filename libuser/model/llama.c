@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Decoders of the llama family out of .gguf files: RMS norms, rotary positions, attention with
+ * grouped heads, a gated feed-forward network. Weights stay mapped, those in blocks packed.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "io/formats/file.h"
+#include "io/formats/gguf.h"
+#include "model/llama.h"
+#include "rlx/ops.h"
+
+/* What differs between architectures; a bias or a norm of heads is used where the file has it. */
+static const struct arch {
+	const char		*name;
+	enum rlx_rope_style	 style;
+} archs[] = {
+	{ "llama", RLX_ROPE_GPTJ }, { "qwen2", RLX_ROPE_NEOX }, { "qwen3", RLX_ROPE_NEOX },
+};
+
+enum { N_ARCH = sizeof(archs) / sizeof(archs[0]), NAME = 96, MOST = 1 << 24 };
+
+struct llama {
+	atomic_uint		 refs;
+	struct rlx_gguf		*file;
+	const char		*path;
+	const struct arch	*arch;
+	int64_t			 layers, width, inner, heads, kv_heads, key, value, n_rot;
+	int64_t			 context, vocab;
+	double			 eps, base, scale;
+	const float		*factors;	/* of n_rot / 2 frequencies, or NULL */
+	uint32_t		 used;		/* tensors looked for and found */
+	char			 text[256];	/* the path, for messages */
+};
+
+/* ---- keys ---- */
+
+static bool key_at(const struct llama *m, const char *leaf, struct rlx_gguf_value *v)
+{
+	char key[NAME];
+
+	snprintf(key, sizeof(key), "%s.%s", m->arch->name, leaf);
+	return rlx_gguf_get(m->file, key, v);
+}
+
+/* A count from @lo on; @absent, unless negative, if there is no such key. */
+static enum rlx_status count_at(const struct llama *m, const char *leaf, int64_t lo,
+				int64_t absent, int64_t *out, struct rlx_error *err)
+{
+	struct rlx_gguf_value v;
+	uint64_t u;
+
+	if (!key_at(m, leaf, &v)) {
+		*out = absent;
+		return absent >= 0 ? RLX_OK : rlx_fail(err, RLX_ENOENT, "%s: key %s.%s is missing",
+						       m->path, m->arch->name, leaf);
+	}
+	if (v.type == RLX_GGUF_ARRAY)
+		return rlx_fail(err, RLX_ENOSUP, "%s: key %s.%s differs from layer to layer, which "
+				"is not supported", m->path, m->arch->name, leaf);
+	u = v.type == RLX_GGUF_I32 && v.i >= 0 ? (uint64_t)v.i : v.u;
+	if ((v.type != RLX_GGUF_U32 && v.type != RLX_GGUF_I32 && v.type != RLX_GGUF_U64) ||
+	    u < (uint64_t)lo || u > MOST)
+		return rlx_fail(err, RLX_ERANGE, "%s: key %s.%s is no number from %lld to %d",
+				m->path, m->arch->name, leaf, (long long)lo, MOST);
+	*out = (int64_t)u;
+	return RLX_OK;
+}
+
+/* A finite number above 0; @absent, unless 0, if there is no such key. */
+static enum rlx_status real_at(const struct llama *m, const char *leaf, double absent, double *out,
+			       struct rlx_error *err)
+{
+	struct rlx_gguf_value v;
+
+	*out = absent;
+	if (!key_at(m, leaf, &v))
+		return absent > 0 ? RLX_OK : rlx_fail(err, RLX_ENOENT, "%s: key %s.%s is missing",
+						      m->path, m->arch->name, leaf);
+	if (v.type != RLX_GGUF_F32 || !(v.f > 0) || !isfinite(v.f))
+		return rlx_fail(err, RLX_ERANGE, "%s: key %s.%s is no f32 above 0", m->path,
+				m->arch->name, leaf);
+	*out = v.f;
+	return RLX_OK;
+}
+
+static enum rlx_status find_arch(struct llama *m, struct rlx_error *err)
+{
+	struct rlx_gguf_value v;
+	unsigned int i;
+
+	if (!rlx_gguf_get(m->file, "general.architecture", &v) || v.type != RLX_GGUF_STRING)
+		return rlx_fail(err, RLX_ENOENT, "%s: key general.architecture is missing, or no "
+				"string", m->path);
+	for (i = 0; i < N_ARCH; i++)
+		if (strlen(archs[i].name) == v.n && !memcmp(archs[i].name, v.data, v.n))
+			m->arch = &archs[i];
+	return m->arch ? RLX_OK : rlx_fail(err, RLX_ENOSUP, "%s: architecture \"%.*s\" is not "
+					   "supported; llama, qwen2 and qwen3 are", m->path,
+					   (int)(v.n < 40 ? v.n : 40), (const char *)v.data);
+}
+
+/* By how much positions are divided; other stretchings are not built. */
+static enum rlx_status read_scaling(struct llama *m, struct rlx_error *err)
+{
+	double factor = 1;
+	struct rlx_gguf_value v;
+	enum rlx_status st = RLX_OK;
+	bool linear = false;
+
+	if (key_at(m, "rope.scaling.type", &v)) {
+		linear = v.type == RLX_GGUF_STRING && v.n == 6 && !memcmp(v.data, "linear", 6);
+		if (!linear && (v.type != RLX_GGUF_STRING || v.n != 4 || memcmp(v.data, "none", 4)))
+			return rlx_fail(err, RLX_ENOSUP, "%s: key %s.rope.scaling.type is neither "
+					"none nor linear", m->path, m->arch->name);
+		if (linear)
+			st = real_at(m, "rope.scaling.factor", 0, &factor, err);
+	} else if (key_at(m, "rope.scale_linear", &v)) {
+		st = real_at(m, "rope.scale_linear", 0, &factor, err);
+	}
+	m->scale = 1 / factor;
+	return st;
+}
+
+/* Keys of what is not built. */
+static enum rlx_status refuse(const struct llama *m, struct rlx_error *err)
+{
+	static const char *const keys[] = {
+		"expert_count", "attention.sliding_window", "rope.scaling.attn_factor",
+		"attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
+		"residual_scale", "embedding_scale", "attention.scale",
+	};
+	struct rlx_gguf_value v;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (key_at(m, keys[i], &v) && (v.type == RLX_GGUF_F32 ? v.f != 0 : v.u != 0))
+			return rlx_fail(err, RLX_ENOSUP, "%s: key %s.%s is not supported", m->path,
+					m->arch->name, keys[i]);
+	if (key_at(m, "attention.causal", &v) && !v.u)
+		return rlx_fail(err, RLX_ENOSUP, "%s: attention that is not causal is not "
+				"supported", m->path);
+	return RLX_OK;
+}
+
+static enum rlx_status read_keys(struct llama *m, struct rlx_error *err)
+{
+	enum rlx_status st = find_arch(m, err);
+	int64_t d;
+
+	st = st ? st : refuse(m, err);
+	st = st ? st : count_at(m, "block_count", 1, -1, &m->layers, err);
+	st = st ? st : count_at(m, "embedding_length", 1, -1, &m->width, err);
+	st = st ? st : count_at(m, "feed_forward_length", 1, -1, &m->inner, err);
+	st = st ? st : count_at(m, "context_length", 1, -1, &m->context, err);
+	st = st ? st : count_at(m, "attention.head_count", 1, -1, &m->heads, err);
+	st = st ? st : count_at(m, "attention.head_count_kv", 1, m->heads, &m->kv_heads, err);
+	d = st ? 0 : m->width / m->heads;
+	st = st ? st : count_at(m, "attention.key_length", 1, d, &m->key, err);
+	st = st ? st : count_at(m, "attention.value_length", 1, d, &m->value, err);
+	st = st ? st : count_at(m, "rope.dimension_count", 2, m->key, &m->n_rot, err);
+	st = st ? st : real_at(m, "attention.layer_norm_rms_epsilon", 0, &m->eps, err);
+	st = st ? st : real_at(m, "rope.freq_base", 10000, &m->base, err);
+	st = st ? st : read_scaling(m, err);
+	if (st)
+		return st;
+	if (m->heads % m->kv_heads || m->n_rot % 2 || m->n_rot > m->key || !m->key || !m->value)
+		return rlx_fail(err, RLX_ESHAPE, "%s: %lld heads of %lld and %lld elements share "
+				"%lld, %lld of them rotated: these do not fit", m->path,
+				(long long)m->heads, (long long)m->key, (long long)m->value,
+				(long long)m->kv_heads, (long long)m->n_rot);
+	return RLX_OK;
+}
+
+/* ---- tensors ---- */
+
+static const char *in_layer(char name[NAME], int64_t l, const char *leaf)
+{
+	snprintf(name, NAME, "blk.%lld.%s", (long long)l, leaf);
+	return name;
+}
+
+static bool is_plain(const struct rlx_gguf_tensor *t)
+{
+	return t->type.dtype == RLX_F32 || t->type.dtype == RLX_F16 || t->type.dtype == RLX_BF16;
+}
+
+/* Tensor @name is [@rows, @cols], or [@cols] for 0 rows, and can be read. */
+static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int64_t cols,
+			    bool optional, struct rlx_error *err)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, name);
+	uint32_t rank = rows ? 2 : 1;
+
+	if (!t)
+		return optional ? RLX_OK : rlx_fail(err, RLX_ENOENT, "%s: tensor %s is missing",
+						    m->path, name);
+	m->used++;
+	if (t->type.rank != rank || t->type.dim[rank - 1] != cols ||
+	    (rows && t->type.dim[0] != rows))
+		return rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld]", m->path, name,
+				(long long)(rows ? rows : 1), (long long)cols);
+	if (!is_plain(t) && (!rows || rlx_gguf_scheme(t->format) < 0))
+		return rlx_fail(err, RLX_ENOSUP, "%s: tensor %s is stored as %s, which is not "
+				"supported here", m->path, name, gguf_format_of(t->format)->name);
+	if (is_plain(t) && (uintptr_t)t->data % rlx_dtype_size(t->type.dtype))
+		return rlx_fail(err, RLX_ENOSUP, "%s: the data of tensor %s is not aligned to its "
+				"elements", m->path, name);
+	return RLX_OK;
+}
+
+static enum rlx_status need_layer(struct llama *m, int64_t l, struct rlx_error *err)
+{
+	const int64_t q = m->heads * m->key, k = m->kv_heads * m->key, v = m->kv_heads * m->value;
+	const struct {
+		const char	*leaf;
+		int64_t		 rows, cols;
+		bool		 optional;
+	} parts[] = {
+		{ "attn_norm.weight", 0, m->width, false },
+		{ "ffn_norm.weight", 0, m->width, false },
+		{ "attn_q.weight", q, m->width, false }, { "attn_k.weight", k, m->width, false },
+		{ "attn_v.weight", v, m->width, false },
+		{ "attn_output.weight", m->width, m->heads * m->value, false },
+		{ "ffn_gate.weight", m->inner, m->width, false },
+		{ "ffn_up.weight", m->inner, m->width, false },
+		{ "ffn_down.weight", m->width, m->inner, false },
+		{ "attn_q.bias", 0, q, true }, { "attn_k.bias", 0, k, true },
+		{ "attn_v.bias", 0, v, true }, { "attn_output.bias", 0, m->width, true },
+		{ "ffn_gate.bias", 0, m->inner, true }, { "ffn_up.bias", 0, m->inner, true },
+		{ "ffn_down.bias", 0, m->width, true },
+		{ "attn_q_norm.weight", 0, m->key, true },
+		{ "attn_k_norm.weight", 0, m->key, true },
+	};
+	enum rlx_status st = RLX_OK;
+	char name[NAME];
+	size_t i;
+
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]) && !st; i++)
+		st = need(m, in_layer(name, l, parts[i].leaf), parts[i].rows, parts[i].cols,
+			  parts[i].optional, err);
+	return st;
+}
+
+static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, "rope_freqs.weight");
+	enum rlx_status st = need(m, "rope_freqs.weight", 0, m->n_rot / 2, true, err);
+
+	if (st || !t)
+		return st;
+	if (t->type.dtype != RLX_F32)
+		return rlx_fail(err, RLX_ENOSUP, "%s: tensor rope_freqs.weight is not F32",
+				m->path);
+	m->factors = t->data;
+	return RLX_OK;
+}
+
+/* Is the name one that need_all() looked for? */
+static bool is_known(const struct llama *m, const char *name)
+{
+	static const char *const leaves[] = {
+		"attn_norm.weight", "ffn_norm.weight", "attn_q.weight", "attn_k.weight",
+		"attn_v.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight",
+		"ffn_down.weight", "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias",
+		"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias", "attn_q_norm.weight",
+		"attn_k_norm.weight",
+	};
+	long long l;
+	int at = 0;
+	size_t i;
+
+	if (sscanf(name, "blk.%lld.%n", &l, &at) != 1 || !at || l < 0 || l >= m->layers)
+		return !strcmp(name, "token_embd.weight") || !strcmp(name, "output.weight") ||
+		       !strcmp(name, "output_norm.weight") || !strcmp(name, "rope_freqs.weight");
+	for (i = 0; i < sizeof(leaves) / sizeof(leaves[0]); i++)
+		if (!strcmp(name + at, leaves[i]))
+			return true;
+	return false;
+}
+
+/* What is not used might be what the model needs: it is not left out in silence. */
+static enum rlx_status all_used(const struct llama *m, struct rlx_error *err)
+{
+	uint32_t n = rlx_gguf_count(m->file), i;
+
+	if (m->used == n)
+		return RLX_OK;
+	for (i = 0; i < n && is_known(m, rlx_gguf_at(m->file, i)->name); i++)
+		;
+	return rlx_fail(err, RLX_ENOSUP, "%s: tensor %s has no place in a model of %lld layers of "
+			"architecture %s", m->path,
+			i < n ? rlx_gguf_at(m->file, i)->name : "with a name of its own",
+			(long long)m->layers, m->arch->name);
+}
+
+static enum rlx_status need_all(struct llama *m, struct rlx_error *err)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, "token_embd.weight");
+	enum rlx_status st;
+	int64_t l;
+
+	m->vocab = t && t->type.rank == 2 ? t->type.dim[0] : 1;
+	if (m->vocab < 1)
+		return rlx_fail(err, RLX_ESHAPE, "%s: token_embd.weight has no rows", m->path);
+	st = need(m, "token_embd.weight", m->vocab, m->width, false, err);
+	st = st ? st : need(m, "output_norm.weight", 0, m->width, false, err);
+	st = st ? st : need(m, "output.weight", m->vocab, m->width, true, err);
+	st = st ? st : need_factors(m, err);
+	for (l = 0; l < m->layers && !st; l++)
+		st = need_layer(m, l, err);
+	return st ? st : all_used(m, err);
+}
+
+/* ---- the model ---- */
+
+enum rlx_status llama_open(const char *path, struct llama **out, struct rlx_error *err)
+{
+	struct llama *m = rlx_calloc(1, sizeof(*m));
+	enum rlx_status st;
+
+	if (!m)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
+	atomic_init(&m->refs, 1);
+	snprintf(m->text, sizeof(m->text), "%s", path);
+	m->path = m->text;
+	st = rlx_gguf_open(path, &m->file, err);
+	st = st ? st : read_keys(m, err);
+	st = st ? st : need_all(m, err);
+	if (st)
+		llama_put(m);
+	else
+		*out = m;
+	return st;
+}
+
+static void put(void *ctx)
+{
+	struct llama *m = ctx;
+
+	if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	rlx_gguf_close(m->file);
+	rlx_free(m);
+}
+
+void llama_put(struct llama *m)
+{
+	put(m);
+}
+
+const struct rlx_gguf *llama_gguf(const struct llama *m)
+{
+	return m->file;
+}
+
+int64_t llama_vocab(const struct llama *m)
+{
+	return m->vocab;
+}
+
+/* ---- graphs ---- */
+
+struct build {
+	struct llama		*m;
+	struct rlx_graph	*g;
+	struct rlx_error	*err;
+	int64_t			 batch, seq;
+	rlx_value		 cos, sin;
+};
+
+/* Tensor @t as a constant of @type over its bytes. */
+static rlx_value constant(struct build *q, const struct rlx_gguf_tensor *t, struct rlx_type type)
+{
+	struct rlx_blob *blob;
+	rlx_value v;
+
+	atomic_fetch_add_explicit(&q->m->refs, 1, memory_order_relaxed);
+	blob = rlx_blob_new(t->data, (size_t)t->bytes, put, q->m);
+	if (!blob) {
+		put(q->m);
+		rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory", q->m->path);
+		return RLX_NONE;
+	}
+	rlx_blob_set_source(blob, gguf_file(q->m->file)->source, t->offset);
+	v = rlx_constant_blob(q->g, type, blob);
+	rlx_blob_put(blob);
+	return v;
+}
+
+static rlx_value as_f32(struct build *q, rlx_value v, enum rlx_dtype dt)
+{
+	return dt == RLX_F32 ? v : rlx_emit(q->g, cast, .x = v, .to = RLX_F32);
+}
+
+/* A vector; none if the file has none. */
+static rlx_value vector(struct build *q, const char *name)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
+
+	return t ? as_f32(q, constant(q, t, t->type), t->type.dtype) : RLX_NONE;
+}
+
+/* Blocks as bytes, [rows, bytes]. */
+static rlx_value packed(struct build *q, const struct rlx_gguf_tensor *t)
+{
+	int64_t rows = t->type.dim[0];
+
+	return constant(q, t, rlx_type(RLX_U8, rows, (int64_t)t->bytes / rows));
+}
+
+/* x W' + bias of the same name, for W [rows, cols]. */
+static rlx_value linear(struct build *q, rlx_value x, const char *name)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
+	int scheme = rlx_gguf_scheme(t->format);
+	rlx_value bias, y;
+	char leaf[NAME];
+
+	snprintf(leaf, sizeof(leaf), "%.*sbias", (int)(strlen(name) - strlen("weight")), name);
+	bias = vector(q, leaf);
+	if (scheme < 0)
+		return rlx_emit(q->g, fused_matmul, .a = x, .trans_b = true, .bias = bias,
+				.b = as_f32(q, constant(q, t, t->type), t->type.dtype));
+	y = rlx_emit(q->g, dequant_matmul, .x = x, .w = packed(q, t), .scheme = scheme,
+		     .n = t->type.dim[0]);
+	return bias.id ? rlx_emit(q->g, add, .a = y, .b = bias) : y;
+}
+
+static rlx_value layer_linear(struct build *q, rlx_value x, int64_t l, const char *leaf)
+{
+	char name[NAME];
+
+	return linear(q, x, in_layer(name, l, leaf));
+}
+
+static rlx_value norm(struct build *q, rlx_value x, const char *name)
+{
+	return rlx_emit(q->g, rms_norm, .x = x, .gamma = vector(q, name), .axis = -1,
+			.eps = (float)q->m->eps);
+}
+
+static rlx_value embed(struct build *q, rlx_value ids)
+{
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, "token_embd.weight");
+	int scheme = rlx_gguf_scheme(t->format);
+	rlx_value v = scheme < 0 ? constant(q, t, t->type) : packed(q, t);
+
+	v = rlx_emit(q->g, gather, .x = v, .indices = ids);
+	return scheme < 0 ? as_f32(q, v, t->type.dtype) :
+	       rlx_emit(q->g, dequantize_packed, .x = v, .scheme = scheme);
+}
+
+/* Cosines and sines of each position by each frequency. */
+static void tables(struct build *q)
+{
+	const struct llama *m = q->m;
+	int64_t n = m->n_rot / 2, i;
+	struct rlx_type type = rlx_type(RLX_F32, q->seq, n);
+	float *t = rlx_calloc((size_t)(q->seq * n) * 2, sizeof(*t));
+	float *sines;
+
+	if (!t) {
+		rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory", m->path);
+		return;
+	}
+	sines = t + q->seq * n;
+	for (i = 0; i < q->seq * n; i++) {
+		double f = pow(m->base, -2.0 * (double)(i % n) / (double)m->n_rot) * m->scale;
+
+		if (m->factors)
+			f /= (double)m->factors[i % n];
+		t[i] = (float)cos((double)(i / n) * f);
+		sines[i] = (float)sin((double)(i / n) * f);
+	}
+	q->cos = rlx_constant(q->g, type, t);
+	q->sin = rlx_constant(q->g, type, sines);
+	rlx_free(t);
+}
+
+/* Queries or keys: [batch, seq, heads, key], each head normed if the file says so, rotated. */
+static rlx_value turned(struct build *q, rlx_value x, int64_t l, int64_t heads, const char *leaf,
+			const char *norm_leaf)
+{
+	char name[NAME];
+
+	x = layer_linear(q, x, l, leaf);
+	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(q->batch, q->seq, heads, q->m->key));
+	if (rlx_gguf_find(q->m->file, in_layer(name, l, norm_leaf)))
+		x = norm(q, x, name);
+	return rlx_emit(q->g, rope, .x = x, .cos = q->cos, .sin = q->sin, .layout = RLX_BSHD,
+			.n_rot = (int32_t)q->m->n_rot, .style = (int32_t)q->m->arch->style);
+}
+
+static rlx_value attend(struct build *q, rlx_value x, int64_t l)
+{
+	const struct llama *m = q->m;
+	rlx_value query = turned(q, x, l, m->heads, "attn_q.weight", "attn_q_norm.weight");
+	rlx_value key = turned(q, x, l, m->kv_heads, "attn_k.weight", "attn_k_norm.weight");
+	rlx_value v = layer_linear(q, x, l, "attn_v.weight");
+
+	v = rlx_emit(q->g, reshape, .x = v,
+		     .shape = RLX_INTS(q->batch, q->seq, m->kv_heads, m->value));
+	v = rlx_emit(q->g, attention, .q = query, .k = key, .v = v, .layout = RLX_BSHD,
+		     .mask = RLX_MASK_CAUSAL, .heads = (int32_t)m->heads,
+		     .kv_heads = (int32_t)m->kv_heads);
+	v = rlx_emit(q->g, reshape, .x = v,
+		     .shape = RLX_INTS(q->batch, q->seq, m->heads * m->value));
+	return layer_linear(q, v, l, "attn_output.weight");
+}
+
+static rlx_value layer(struct build *q, rlx_value x, int64_t l)
+{
+	rlx_value h, gate;
+	char name[NAME];
+
+	h = norm(q, x, in_layer(name, l, "attn_norm.weight"));
+	x = rlx_emit(q->g, add, .a = x, .b = attend(q, h, l));
+	h = norm(q, x, in_layer(name, l, "ffn_norm.weight"));
+	gate = rlx_emit(q->g, silu, .x = layer_linear(q, h, l, "ffn_gate.weight"));
+	h = rlx_emit(q->g, mul, .a = gate, .b = layer_linear(q, h, l, "ffn_up.weight"));
+	return rlx_emit(q->g, add, .a = x, .b = layer_linear(q, h, l, "ffn_down.weight"));
+}
+
+enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct rlx_graph **out,
+			    struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct build q = { .m = m, .err = err ? err : &own, .batch = batch, .seq = seq };
+	rlx_value x;
+	int64_t l;
+
+	if (batch < 1 || seq < 1 || seq > m->context)
+		return rlx_fail(q.err, RLX_ERANGE, "%s: %lld texts of %lld tokens: at least one is "
+				"needed, of 1 to %lld", m->path, (long long)batch, (long long)seq,
+				(long long)m->context);
+	q.g = rlx_graph_new(m->arch->name);
+	x = embed(&q, rlx_input(q.g, "input_ids", rlx_type(RLX_I64, batch, seq)));
+	tables(&q);
+	for (l = 0; l < m->layers; l++)
+		x = layer(&q, x, l);
+	x = norm(&q, x, "output_norm.weight");
+	x = linear(&q, x, rlx_gguf_find(m->file, "output.weight") ? "output.weight" :
+		   "token_embd.weight");
+	rlx_output(q.g, "logits", x);
+	if (rlx_graph_finish(q.g) || q.err->status) {
+		if (!q.err->status)
+			*q.err = *rlx_graph_error(q.g);
+		rlx_graph_put(q.g);
+		return q.err->status;
+	}
+	*out = q.g;
+	return RLX_OK;
+}

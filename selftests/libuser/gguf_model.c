@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+/* Decoders as .gguf files: what they give on the CPU and by doubles, and what is refused. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rlx/gguf.h"
+#include "rlx/model.h"
+#include "selftests/lib/rlx_oom.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { WIDTH = 64, HEADS = 4, KV = 2, KEY = 16, INNER = 96, VOCAB = 37, CONTEXT = 24, SEQ = 7 };
+
+/* A file of one layer; what is left out, or otherwise than it should be. */
+struct file {
+	char			path[64];
+	struct rlx_gguf_pair	kv[32];
+	struct rlx_gguf_tensor	v[24];
+	uint32_t		n_kv, n;
+	float			data[24 * WIDTH * 128];
+	size_t			used;
+	uint64_t		seed;
+};
+
+static void key_u32(struct file *f, const char *key, uint64_t v)
+{
+	f->kv[f->n_kv++] = (struct rlx_gguf_pair){ key, { .type = RLX_GGUF_U32, .u = v } };
+}
+
+static void key_f32(struct file *f, const char *key, double v)
+{
+	f->kv[f->n_kv++] = (struct rlx_gguf_pair){ key, { .type = RLX_GGUF_F32, .f = v } };
+}
+
+static void key_text(struct file *f, const char *key, const char *v)
+{
+	f->kv[f->n_kv++] = (struct rlx_gguf_pair){
+		key, { .type = RLX_GGUF_STRING, .n = strlen(v), .data = v } };
+}
+
+static void tensor(struct file *f, const char *name, int64_t rows, int64_t cols)
+{
+	float *x = f->data + f->used;
+	int64_t n = (rows ? rows : 1) * cols, i;
+
+	for (i = 0; i < n; i++)
+		x[i] = (float)((double)(rlx_test_rand(&f->seed) >> 40) / (1 << 23) - 1) *
+		       (rows ? 0.2f : 0.1f) + (rows ? 0 : 1);
+	f->used += (size_t)n;
+	f->v[f->n++] = (struct rlx_gguf_tensor){
+		.name = name, .data = x,
+		.type = rows ? rlx_type(RLX_F32, rows, cols) : rlx_type(RLX_F32, cols),
+		.format = rows ? RLX_GGUF_AS_Q8_0 : RLX_GGUF_AS_F32,
+	};
+}
+
+static void fill(struct file *f)
+{
+	memset(f, 0, sizeof(*f));
+	f->seed = rlx_test_seed();
+	snprintf(f->path, sizeof(f->path), "/tmp/rlx-gguf-model-%d.gguf", (int)getpid());
+	key_text(f, "general.architecture", "llama");
+	key_u32(f, "llama.block_count", 1);
+	key_u32(f, "llama.embedding_length", WIDTH);
+	key_u32(f, "llama.feed_forward_length", INNER);
+	key_u32(f, "llama.context_length", CONTEXT);
+	key_u32(f, "llama.attention.head_count", HEADS);
+	key_u32(f, "llama.attention.head_count_kv", KV);
+	key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+	tensor(f, "token_embd.weight", VOCAB, WIDTH);
+	tensor(f, "output_norm.weight", 0, WIDTH);
+	tensor(f, "blk.0.attn_norm.weight", 0, WIDTH);
+	tensor(f, "blk.0.ffn_norm.weight", 0, WIDTH);
+	tensor(f, "blk.0.attn_q.weight", HEADS * KEY, WIDTH);
+	tensor(f, "blk.0.attn_k.weight", KV * KEY, WIDTH);
+	tensor(f, "blk.0.attn_v.weight", KV * KEY, WIDTH);
+	tensor(f, "blk.0.attn_output.weight", WIDTH, HEADS * KEY);
+	tensor(f, "blk.0.ffn_gate.weight", INNER, WIDTH);
+	tensor(f, "blk.0.ffn_up.weight", INNER, WIDTH);
+	tensor(f, "blk.0.ffn_down.weight", WIDTH, INNER);
+}
+
+static void save(const struct file *f)
+{
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_gguf_write(f->path, f->kv, f->n_kv, f->v, f->n, &err), "%s", err.text);
+}
+
+static int64_t ids[2 * SEQ];
+
+static struct rlx_named_tensor input(struct file *f, int64_t batch, int64_t seq)
+{
+	int i;
+
+	for (i = 0; i < 2 * SEQ; i++)
+		ids[i] = (int64_t)(rlx_test_rand(&f->seed) >> 32) % VOCAB;
+	return (struct rlx_named_tensor){ "input_ids", rlx_type(RLX_I64, batch, seq), ids };
+}
+
+static void run(struct file *f, const char *device, const struct rlx_named_tensor *in, float *y)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_error err = { 0 };
+	struct rlx_named_tensor out;
+	struct rlx_runner *r = NULL;
+	struct rlx_model *m = NULL;
+
+	CHECKF(!rlx_model_open(f->path, &m, &err), "%s", err.text);
+	CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
+	CHECKF(!rlx_runner_run(r, in, 1, &err), "%s", err.text);
+	CHECK(rlx_runner_output(r, 0, &out));
+	CHECK_EQ(out.type.dim[2], VOCAB);
+	memcpy(y, out.data, (size_t)rlx_type_bytes(&out.type));
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+TEST(two_texts_at_once)
+{
+	static float want[2 * SEQ * VOCAB], y[2 * SEQ * VOCAB], one[SEQ * VOCAB];
+	static struct file f;
+	struct rlx_named_tensor in;
+	double off = 0, top = 0;
+	int i;
+
+	fill(&f);
+	save(&f);
+	in = input(&f, 2, SEQ);
+	run(&f, "ref", &in, want);
+	run(&f, "cpu", &in, y);
+	for (i = 0; i < 2 * SEQ * VOCAB; i++) {
+		off = fmax(off, fabs((double)y[i] - (double)want[i]));
+		top = fmax(top, fabs((double)want[i]));
+	}
+	CHECKF(off <= 1e-5 * top, "off by %g of %g", off, top);
+	/* what comes later changes nothing: one text, cut */
+	in.type = rlx_type(RLX_I64, 1, 3);
+	run(&f, "cpu", &in, one);
+	for (i = 0; i < 3 * VOCAB; i++)
+		CHECK(fabs((double)one[i] - (double)want[i]) <= 1e-5 * top);
+	remove(f.path);
+}
+
+/* The file as it is now is refused with @st, and a message that has @what. */
+static void refused(const struct file *f, enum rlx_status st, const char *what)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_model *m = NULL;
+
+	save(f);
+	CHECK_EQ(rlx_model_open(f->path, &m, &err), st);
+	CHECKF(strstr(err.text, what), "\"%s\" without \"%s\"", err.text, what);
+	rlx_model_put(m);
+	remove(f->path);
+}
+
+TEST(what_is_refused)
+{
+	static struct file f, g;
+
+	fill(&f);
+#define BUT(change, st, what) do { g = f; change; refused(&g, st, what); } while (0)
+	BUT(g.kv[0].value.data = "gpt2!", RLX_ENOSUP, "gpt2!");
+	BUT(g.kv[2].key = "llama.other", RLX_ENOENT, "llama.embedding_length");
+	BUT(g.kv[2].value.u = 0, RLX_ERANGE, "llama.embedding_length");
+	BUT(g.kv[5].value.u = 3, RLX_ESHAPE, "heads");
+	BUT(g.kv[1].value.u = 2, RLX_ENOENT, "blk.1.attn_norm.weight");
+	BUT(key_u32(&g, "llama.expert_count", 8), RLX_ENOSUP, "llama.expert_count");
+	BUT(key_text(&g, "llama.rope.scaling.type", "yarn"), RLX_ENOSUP, "rope.scaling.type");
+	BUT(g.v[4].name = "blk.0.attn_qkv.weight", RLX_ENOENT, "blk.0.attn_q.weight");
+	BUT(g.v[4].type.dim[0] = 32, RLX_ESHAPE, "blk.0.attn_q.weight");
+	BUT(tensor(&g, "blk.0.attn_sinks.weight", 0, HEADS), RLX_ENOSUP, "attn_sinks");
+	BUT(g.kv[7].value.f = NAN, RLX_ERANGE, "layer_norm_rms_epsilon");
+#undef BUT
+}
+
+TEST(lengths_and_inputs_refused)
+{
+	static struct file f;
+	struct rlx_named_tensor in;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = NULL;
+	struct rlx_model *m = NULL;
+
+	fill(&f);
+	save(&f);
+	in = input(&f, 1, CONTEXT + 1);
+	CHECKF(!rlx_model_open(f.path, &m, &err), "%s", err.text);
+	CHECK_EQ(rlx_model_graph(m, &in, 1, &g, &err), RLX_ERANGE);
+	in.type = rlx_type(RLX_I32, 1, 3);
+	CHECK_EQ(rlx_model_graph(m, &in, 1, &g, &err), RLX_ETYPE);
+	in.name = "ids";
+	CHECK_EQ(rlx_model_graph(m, &in, 1, &g, &err), RLX_ENOENT);
+	rlx_model_put(m);
+	remove(f.path);
+}
+
+static enum rlx_status opened(void *ctx)
+{
+	struct file *f = ctx;
+	struct rlx_named_tensor in = { "input_ids", rlx_type(RLX_I64, 1, 3), ids };
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = NULL;
+	struct rlx_model *m = NULL;
+	enum rlx_status st = rlx_model_open(f->path, &m, &err);
+
+	st = st ? st : rlx_model_graph(m, &in, 1, &g, &err);
+	rlx_graph_put(g);
+	rlx_model_put(m);
+	return st;
+}
+
+TEST(no_memory_anywhere)
+{
+	static struct file f;
+
+	fill(&f);
+	save(&f);
+	CHECK(rlx_oom_sweep(opened, &f) > 50);
+	remove(f.path);
+}
+
+/* Heads with some bytes that are others: opened or refused, with a message, and never more. */
+TEST(mutated_heads)
+{
+	static struct file f;
+	static char bytes[1 << 19];
+	uint64_t seed = rlx_test_seed();
+	size_t n, at, head = 2048;
+	FILE *file;
+	int i, k;
+
+	fill(&f);
+	save(&f);
+	file = fopen(f.path, "rb");
+	n = fread(bytes, 1, sizeof(bytes), file);
+	fclose(file);
+	CHECK(n > head && n < sizeof(bytes));
+	for (i = 0; i < 300; i++) {
+		char was[4];
+		size_t places[4];
+
+		for (k = 0; k < 4; k++) {
+			at = places[k] = (size_t)(rlx_test_rand(&seed) >> 20) % head;
+			was[k] = bytes[at];
+			bytes[at] = (char)(rlx_test_rand(&seed) >> 30);
+		}
+		file = fopen(f.path, "wb");
+		CHECK_EQ(fwrite(bytes, 1, n, file), n);
+		fclose(file);
+		(void)!opened(&f);
+		for (k = 4; k--;)
+			bytes[places[k]] = was[k];
+	}
+	remove(f.path);
+}
+
+TEST_MAIN()
