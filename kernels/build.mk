@@ -34,7 +34,7 @@ KERNEL_OPT_resize_wide += -ffp-contract=off
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
-		conv_wino gemm_bf16 gemm_blocks gemm_epi gemm_f16 gemm_i8 gemm_wq quant rnn \
+		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_i8 gemm_wq quant rnn \
 		rnn_f64,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
