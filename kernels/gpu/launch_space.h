@@ -21,6 +21,7 @@
 #include "kernels/resize.h"
 #include "kernels/roi.h"
 #include "kernels/rope.h"
+#include "kernels/splat.h"
 
 static inline void rlx_g_rope_launch(const void *args, struct rlx_g_launch *l)
 {
@@ -220,6 +221,20 @@ static inline void rlx_g_roi_align_launch(const void *args, struct rlx_g_launch 
 
 	rlx_g_each(l, a->regions * a->channels * a->out[0] * a->out[1]);
 	RLX_G_VARIANT(l, roi_align, .ROI_TYPE = a->type);
+}
+
+static inline void rlx_g_splat_blend_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_splat_blend *a = (const struct rlx_k_splat_blend *)args;
+
+	rlx_g_line(l, rlx_k_splat_tiles_of(a->width) * rlx_k_splat_tiles_of(a->height), 256);
+	RLX_G_VARIANT(l, splat_blend);
+}
+
+static inline void rlx_g_splat_blend_grad_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_line(l, ((const struct rlx_k_splat_blend_grad *)args)->parts, 256);
+	RLX_G_VARIANT(l, splat_blend_grad);
 }
 
 #endif

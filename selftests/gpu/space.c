@@ -8,6 +8,7 @@
 #include "kernels/resize.h"
 #include "kernels/roi.h"
 #include "kernels/rope.h"
+#include "kernels/splat.h"
 
 static const int small_float[3] = { RLX_F32, RLX_BF16, RLX_F16 };
 
@@ -422,6 +423,69 @@ TEST(roi_align)
 
 	for (int i = 0; i < 16; i++)
 		one_roi(any_float[i % 4], i < 14 ? 0 : i - 13, &seed);
+}
+
+/* Splats all over a picture, some beside it; a few have no number, or no place. */
+static void draw_splats(float *splats, float *boxes, int64_t n, int64_t w, int64_t h, uint64_t *s)
+{
+	for (int64_t i = 0; i < n; i++) {
+		float *p = splats + RLX_K_SPLAT_FIELDS * i, *b = boxes + 4 * i;
+		float r = (float)rlx_test_uniform(s, 1, 12);
+
+		p[0] = (float)rlx_test_uniform(s, -4, (double)w + 4);
+		p[1] = (float)rlx_test_uniform(s, -4, (double)h + 4);
+		p[2] = 4 / (r * r);
+		p[3] = p[2] * (float)rlx_test_uniform(s, -0.8, 0.8);
+		p[4] = p[2] * (float)rlx_test_uniform(s, 0.8, 2);
+		for (int k = 5; k < RLX_K_SPLAT_FIELDS; k++)
+			p[k] = (float)rlx_test_uniform(s, 0, 1.1);
+		for (int k = 0; k < 4; k++)
+			b[k] = p[k % 2] + (k < 2 ? -r : r) * (float)rlx_test_uniform(s, 0.5, 1);
+		if (i % 16 == 7)
+			b[i / 16 % 4] = NAN;
+		if (i % 16 == 9)
+			p[i / 16 % 6] = NAN;
+	}
+}
+
+static void one_splat(bool back, uint64_t *s)
+{
+	const int64_t n = kc_pick(s, 0, 3) ? kc_pick(s, 1, 600) : kc_pick(s, 0, 3);
+	const int64_t w = kc_pick(s, 1, 50), h = kc_pick(s, 1, 40);
+	float *splats = (float *)(uintptr_t)gpu_alloc((size_t)(n ? 9 * n : 1), RLX_F32, 0, 0, s);
+	float *boxes = (float *)(uintptr_t)gpu_alloc((size_t)(n ? 4 * n : 1), RLX_F32, 0, 0, s);
+	struct rlx_k_splat_blend a = { .splats = splats, .boxes = boxes, .n = n, .width = w,
+		.height = h, .background = gpu_alloc(3, RLX_F32, 0, 1, s) };
+	struct rlx_k_splat_blend_grad d = { .splats = splats, .boxes = boxes, .n = n, .width = w,
+		.height = h, .background = a.background, .parts = kc_pick(s, 1, 6) };
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_splat_blend, splats, RLX_F32, 9 * n),
+		GPU_IN(struct rlx_k_splat_blend, boxes, RLX_F32, 4 * n),
+		GPU_IN(struct rlx_k_splat_blend, background, RLX_F32, 3),
+		GPU_OUT(struct rlx_k_splat_blend, y, RLX_F32, 4 * w * h, 2e-4) };
+	struct gpu_field fd[] = { GPU_IN(struct rlx_k_splat_blend_grad, splats, RLX_F32, 9 * n),
+		GPU_IN(struct rlx_k_splat_blend_grad, boxes, RLX_F32, 4 * n),
+		GPU_IN(struct rlx_k_splat_blend_grad, background, RLX_F32, 3),
+		GPU_IN(struct rlx_k_splat_blend_grad, dy, RLX_F32, 4 * w * h),
+		GPU_OUT(struct rlx_k_splat_blend_grad, d, RLX_F32, 9 * n * d.parts, 1e-2) };
+
+	draw_splats(splats, boxes, n, w, h, s);
+	if (!back) {
+		a.y = gpu_alloc((size_t)(4 * w * h), RLX_F32, 0, 0, s);
+		GPU_AGAINST_CPU(splat_blend, a, rlx_k_splat_strips(&a), rlx_k_splat_scratch(n), f,
+				s);
+		return;
+	}
+	d.dy = gpu_alloc((size_t)(4 * w * h), RLX_F32, -1, 1, s);
+	d.d = gpu_alloc((size_t)(n ? 9 * n * d.parts : 1), RLX_F32, 0, 0, s);
+	GPU_AGAINST_CPU(splat_blend_grad, d, (size_t)d.parts, rlx_k_splat_scratch(n), fd, s);
+}
+
+TEST(splats)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++)
+		one_splat(i % 2, &seed);
 }
 
 TEST_MAIN()

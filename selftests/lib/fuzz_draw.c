@@ -86,7 +86,8 @@ bool fuzz_is_stepped(const struct rlx_op_def *d)
 		RLX_OP_is_inf, RLX_OP_is_nan, RLX_OP_cast, RLX_OP_topk, RLX_OP_sort,
 		RLX_OP_fake_quantize, RLX_OP_fake_quantize_lsq, RLX_OP_grid_sample,
 		RLX_OP_roi_align, RLX_OP_compress, RLX_OP_knn, RLX_OP_group_topk,
-		RLX_OP_cummax, RLX_OP_cummin,
+		RLX_OP_cummax, RLX_OP_cummin, RLX_OP_splat_blend, RLX_OP_splat_blend_grad,
+		RLX_OP_splat_render, RLX_OP_splat_project,
 		RLX_OP_pool, RLX_OP_det, RLX_OP_unique,
 		/* of repeated elements their results are roundings alone */
 		RLX_OP_layer_norm, RLX_OP_group_norm, RLX_OP_layer_norm_2d,
