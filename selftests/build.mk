@@ -53,14 +53,14 @@ BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) $(TRAIN_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN) \
 			    $(BUILD)/test/gpu/% $(BUILD)/test/gpubench/% \
-			    $(BUILD)/test/vulkan/%,$(TEST_BIN))
+			    $(BUILD)/test/vulkan/% $(BUILD)/test/pjrt/%,$(TEST_BIN))
 
 include selftests/slot/build.mk
 
 # Those that take longest begin early, lest one be left to run alone, and those with guests
 # beside others (AT_ONCE).
 GROUPS := check-kmod check-style check-unit check-serve check-kmod-debug check-emu \
-	  check-hostile check-kmod-serve check-hip-build check-vulkan check-nvrtc \
+	  check-hostile check-kmod-serve check-hip-build check-vulkan check-nvrtc check-pjrt \
 	  check-install check-ops check-train check-models check-onnx
 
 # Goals that call make again must not do so side by side in one folder.
@@ -154,4 +154,4 @@ asan tsan:
 .PHONY: check asan tsan bench-cpu bench-sweep-cpu $(GROUPS)
 
 include selftests/serve/build.mk
-include selftests/gpu/build.mk selftests/vulkan/build.mk
+include selftests/gpu/build.mk selftests/vulkan/build.mk selftests/pjrt/build.mk

@@ -237,9 +237,8 @@ static void name_step(const struct rlx_lower *lo, char *buf, size_t size)
 		 t ? rlx_dtype_name(t->dtype) : "");
 }
 
-/* What is left when no kernel takes a step. */
-static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
-			       const struct rlx_error *why)
+enum rlx_status rlx_lower_to_host(struct rlx_lower *lo, uint32_t flags,
+				  const struct rlx_error *why)
 {
 	char name[RLX_CUSTOM_NAME + 16];
 
@@ -308,7 +307,7 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 	if (lo->status != RLX_ENOSUP)
 		return rlx_error_set(err, lo->status, why.file, why.line, "%s", why.text);
 	lo->status = RLX_OK;
-	return to_host(lo, flags, &why);
+	return rlx_lower_to_host(lo, flags, &why);
 }
 
 enum rlx_status rlx_lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err)

@@ -137,6 +137,12 @@ rlx_lower_fn rlx_lower_copy;
  * @flags may forbid. Counts it in the code.
  */
 enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags);
+/*
+ * What is left when nothing takes lo->st, which is its second half; for backends without
+ * kernels. @why: what it lacks.
+ */
+enum rlx_status rlx_lower_to_host(struct rlx_lower *lo, uint32_t flags,
+				  const struct rlx_error *why);
 
 /* Add @name to the code's list, unless it is there or too long for what is left. */
 static inline void rlx_note_on_host(struct rlx_code *code, const char *name)

@@ -169,7 +169,7 @@ static void device_json(struct out *o, const struct rlx_dev_info *d)
 /* Those that there are, then why there is none of the others. */
 static void devices(struct out *o)
 {
-	static const char *const gpus[] = { "cuda", "rocm", "vulkan" };
+	static const char *const gpus[] = { "cuda", "rocm", "vulkan", "pjrt" };
 	struct rlx_dev_info d[16];
 	unsigned int n = rlx_device_list(d, N_ELEM(d)), i;
 	char text[256];

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+# The PJRT backend on a plugin for CPUs, of which the file is taken out of its package, without
+# what that wants of Python.
+PJRT_BIN    := $(patsubst selftests/%.c,$(BUILD)/test/%,$(wildcard selftests/pjrt/*.c))
+PJRT_PLUGIN := $(abspath $(BUILD))/pjrt/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so
+
+$(PJRT_PLUGIN): selftests/pjrt/requirements.txt
+	$(call say,PIP,$@)
+	$(Q)python3 -m pip install -q --no-deps --upgrade --target $(BUILD)/pjrt -r $< && touch $@
+
+check-pjrt:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(BUILDMAKE) $(PJRT_BIN) $(PJRT_PLUGIN)
+	$(Q)RLX_PJRT_PLUGIN=$(PJRT_PLUGIN) RLX_TEST_TIMEOUT=600 $(RUN) -g $@ -j $(JOBS) $(PJRT_BIN)
+
+.PHONY: check-pjrt

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/* The PJRT device: plugins that are none, what is copied, params, precision, text of modules. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/pjrt/emit.h"
+#include "base/alloc.h"
+#include "rlx/device.h"
+#include "rlx/ops.h"
+#include "rlx/run.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { N = 1000 };
+
+static void need_plugin(void)
+{
+	if (!getenv("RLX_PJRT_PLUGIN"))
+		rlx_test_skip("no RLX_PJRT_PLUGIN");
+}
+
+static void check_why(const char *plugin, const char *says)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "pjrt" };
+	struct rlx_graph *g = rlx_graph_new("g");
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	setenv("RLX_PJRT_PLUGIN", plugin, 1);
+	CHECKF(strstr(rlx_device_why("pjrt"), says), "%s", rlx_device_why("pjrt"));
+	rlx_output(g, "y", rlx_emit(g, relu, .x = rlx_input(g, "x", rlx_type(RLX_F32, 4))));
+	CHECK(!rlx_graph_finish(g));
+	CHECK_EQ(rlx_compile(g, &o, &p, &err), RLX_ENODEV);
+	CHECKF(strstr(err.text, says), "%s", err.text);
+	rlx_graph_put(g);
+}
+
+TEST(without_a_plugin)
+{
+	unsetenv("RLX_PJRT_PLUGIN");
+	CHECK(strstr(rlx_device_why("pjrt"), "set RLX_PJRT_PLUGIN"));
+	check_why("/nowhere/plugin.so", "/nowhere/plugin.so");
+	check_why("/dev/null", "/dev/null");
+	check_why("libm.so.6", "no path");
+	check_why("/proc/self/../self/exe", "exe");
+}
+
+static struct rlx_program *must_compile(struct rlx_graph *g)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "pjrt",
+				      .flags = RLX_COMPILE_NATIVE };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECK(!rlx_graph_finish(g));
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_graph_put(g);
+	return p;
+}
+
+/* y = x w + w; a param that is set again is brought again, and else stays. */
+TEST(params_are_brought_once)
+{
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	static float x[N], w[N], y[N];
+	uint64_t moved[3];
+	struct rlx_program *p;
+	struct rlx_graph *g;
+	rlx_value vx, vw;
+	int run, i;
+
+	need_plugin();
+	g = rlx_graph_new("line");
+	vx = rlx_input(g, "x", t);
+	vw = rlx_param(g, "w", t);
+	rlx_output(g, "y", rlx_emit(g, add, .a = rlx_emit(g, mul, .a = vx, .b = vw), .b = vw));
+	p = must_compile(g);
+	CHECK(!rlx_session_new(p, NULL, &s, &err));
+	for (run = 0; run < 3; run++) {
+		for (i = 0; i < N; i++) {
+			x[i] = (float)(i * run);
+			w[i] = (float)(run < 2 ? 3 : 5);
+		}
+		if (run != 1)
+			CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", t, w));
+		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t, x));
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, y));
+		for (i = 0; i < N; i++)
+			CHECK_EQ(y[i], x[i] * w[i] + w[i]);
+		moved[run] = rlx_session_transfers(s).out_bytes;
+	}
+	CHECK_EQ(moved[2], 3 * sizeof(y));
+	CHECK(rlx_session_transfers(s).in <= 5);
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+/* f32 is not rounded to bf16 on the way, in sums or products. */
+TEST(r057_f32_stays_f32)
+{
+	struct rlx_type t = rlx_type(RLX_F32, 1, 1);
+	float x = 1.00390625f, one = 1, y = 0;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_graph *g;
+	rlx_value v;
+
+	need_plugin();
+	g = rlx_graph_new("one");
+	v = rlx_emit(g, add, .a = rlx_input(g, "x", t), .b = rlx_input(g, "zero", t));
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = v, .b = rlx_input(g, "one", t)));
+	p = must_compile(g);
+	CHECK(!rlx_session_new(p, NULL, &s, &err));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t, &x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "zero", t, &y));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "one", t, &one));
+	CHECK(!rlx_session_run(s));
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, &y));
+	CHECK_EQ(y, x);
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+/* What is said of a product, without a plugin */
+TEST(text_of_a_product)
+{
+	struct hlo_emit *e = rlx_calloc(1, sizeof(*e));
+	struct rlx_type a = rlx_type(RLX_F32, 2, 3), b = rlx_type(RLX_F32, 3, 4);
+	struct rlx_op_matmul none = { 0 };
+
+	CHECK(e);
+	e->def = rlx_op_matmul.def;
+	e->args = &none;
+	e->n_in = 2;
+	e->n_out = 1;
+	e->in[0] = (struct hlo){ ++e->last, hlo_type(&a) };
+	e->in[1] = (struct hlo){ ++e->last, hlo_type(&b) };
+	e->type[0] = rlx_type(RLX_F32, 2, 4);
+	CHECK(hlo_step(e));
+	CHECK_STR(e->text.p, "  %3 = stablehlo.dot_general %1, %2, contracting_dims = [1] x [0], "
+		  "precision = [HIGHEST, HIGHEST] : (tensor<2x3xf32>, tensor<3x4xf32>) -> "
+		  "tensor<2x4xf32>\n");
+	rlx_free(e->text.p);
+	rlx_free(e);
+}
+
+TEST_MAIN()
