@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Blocks of few bits, as GGUF has them, as floats. */
+#include "ops/batch.h"
 #include "ops/emit.h"
 
 /*
@@ -80,4 +81,5 @@ static bool dequantize_packed_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_dequantize_packed_impl = {
 	.infer = dequantize_packed_infer, .eval = dequantize_packed_eval,
 	.sample = dequantize_packed_sample,
+	.batch = op_batch_front,
 };

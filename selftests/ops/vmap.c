@@ -15,9 +15,10 @@
 
 enum { N = 3, MOST = 2 * RLX_SAMPLE_IN };
 
-/* Ops that no form of is mapped: control flow, random draws, results whose size depends on data. */
+/* Ops no form of which is mapped: control flow, random draws, sizes and orders that are data. */
 static const char refused[] = " dynamic_quantize gru if lstm nms nms_count nonzero rng rnn "
-			      "roi_align sample scan unique unique_count while ";
+			      "roi_align sample scan splat_blend splat_blend_grad "
+			      "splat_render unique unique_count while ";
 
 static unsigned int compared;
 
