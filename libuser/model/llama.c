@@ -213,36 +213,43 @@ static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int
 	return RLX_OK;
 }
 
+/* What there is of each layer: [rows, cols], or [cols]. */
+enum extent { NO_ROWS, WIDTH, INNER, QUERY, KEY, VALUE, HEADS, HEAD, N_EXTENT };
+
+static const struct part {
+	const char	*leaf;
+	enum extent	 rows, cols;
+	bool		 optional;
+} parts[] = {
+	{ "attn_norm.weight", NO_ROWS, WIDTH, false }, { "ffn_norm.weight", NO_ROWS, WIDTH, false },
+	{ "attn_q.weight", QUERY, WIDTH, false }, { "attn_k.weight", KEY, WIDTH, false },
+	{ "attn_v.weight", VALUE, WIDTH, false }, { "attn_output.weight", WIDTH, HEADS, false },
+	{ "ffn_gate.weight", INNER, WIDTH, false }, { "ffn_up.weight", INNER, WIDTH, false },
+	{ "ffn_down.weight", WIDTH, INNER, false },
+	{ "attn_q.bias", NO_ROWS, QUERY, true }, { "attn_k.bias", NO_ROWS, KEY, true },
+	{ "attn_v.bias", NO_ROWS, VALUE, true }, { "attn_output.bias", NO_ROWS, WIDTH, true },
+	{ "ffn_gate.bias", NO_ROWS, INNER, true }, { "ffn_up.bias", NO_ROWS, INNER, true },
+	{ "ffn_down.bias", NO_ROWS, WIDTH, true },
+	{ "attn_q_norm.weight", NO_ROWS, HEAD, true },
+	{ "attn_k_norm.weight", NO_ROWS, HEAD, true },
+};
+
+enum { N_PART = sizeof(parts) / sizeof(parts[0]) };
+
 static enum rlx_status need_layer(struct llama *m, int64_t l, struct rlx_error *err)
 {
-	const int64_t q = m->heads * m->key, k = m->kv_heads * m->key, v = m->kv_heads * m->value;
-	const struct {
-		const char	*leaf;
-		int64_t		 rows, cols;
-		bool		 optional;
-	} parts[] = {
-		{ "attn_norm.weight", 0, m->width, false },
-		{ "ffn_norm.weight", 0, m->width, false },
-		{ "attn_q.weight", q, m->width, false }, { "attn_k.weight", k, m->width, false },
-		{ "attn_v.weight", v, m->width, false },
-		{ "attn_output.weight", m->width, m->heads * m->value, false },
-		{ "ffn_gate.weight", m->inner, m->width, false },
-		{ "ffn_up.weight", m->inner, m->width, false },
-		{ "ffn_down.weight", m->width, m->inner, false },
-		{ "attn_q.bias", 0, q, true }, { "attn_k.bias", 0, k, true },
-		{ "attn_v.bias", 0, v, true }, { "attn_output.bias", 0, m->width, true },
-		{ "ffn_gate.bias", 0, m->inner, true }, { "ffn_up.bias", 0, m->inner, true },
-		{ "ffn_down.bias", 0, m->width, true },
-		{ "attn_q_norm.weight", 0, m->key, true },
-		{ "attn_k_norm.weight", 0, m->key, true },
+	const int64_t extent[N_EXTENT] = {
+		[WIDTH] = m->width, [INNER] = m->inner, [QUERY] = m->heads * m->key,
+		[KEY] = m->kv_heads * m->key, [VALUE] = m->kv_heads * m->value,
+		[HEADS] = m->heads * m->value, [HEAD] = m->key,
 	};
 	enum rlx_status st = RLX_OK;
 	char name[NAME];
 	size_t i;
 
-	for (i = 0; i < sizeof(parts) / sizeof(parts[0]) && !st; i++)
-		st = need(m, in_layer(name, l, parts[i].leaf), parts[i].rows, parts[i].cols,
-			  parts[i].optional, err);
+	for (i = 0; i < N_PART && !st; i++)
+		st = need(m, in_layer(name, l, parts[i].leaf), extent[parts[i].rows],
+			  extent[parts[i].cols], parts[i].optional, err);
 	return st;
 }
 
@@ -263,13 +270,6 @@ static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
 /* Is the name one that need_all() looked for? */
 static bool is_known(const struct llama *m, const char *name)
 {
-	static const char *const leaves[] = {
-		"attn_norm.weight", "ffn_norm.weight", "attn_q.weight", "attn_k.weight",
-		"attn_v.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight",
-		"ffn_down.weight", "attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias",
-		"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias", "attn_q_norm.weight",
-		"attn_k_norm.weight",
-	};
 	long long l;
 	int at = 0;
 	size_t i;
@@ -277,8 +277,8 @@ static bool is_known(const struct llama *m, const char *name)
 	if (sscanf(name, "blk.%lld.%n", &l, &at) != 1 || !at || l < 0 || l >= m->layers)
 		return !strcmp(name, "token_embd.weight") || !strcmp(name, "output.weight") ||
 		       !strcmp(name, "output_norm.weight") || !strcmp(name, "rope_freqs.weight");
-	for (i = 0; i < sizeof(leaves) / sizeof(leaves[0]); i++)
-		if (!strcmp(name + at, leaves[i]))
+	for (i = 0; i < N_PART; i++)
+		if (!strcmp(name + at, parts[i].leaf))
 			return true;
 	return false;
 }
