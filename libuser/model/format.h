@@ -43,6 +43,8 @@ struct rlx_model_format {
 	enum rlx_status	 (*program)(struct rlx_model *m, const struct rlx_segment *seg,
 				    const struct rlx_compile_opts *o, struct rlx_program **out,
 				    struct rlx_error *err);
+	/* Optional: compare weights with hashes that the file has of them. [any] */
+	enum rlx_status	 (*verify)(const struct rlx_model *m, struct rlx_error *err);
 };
 
 extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert, rlx_format_gguf,

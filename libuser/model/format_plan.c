@@ -189,8 +189,15 @@ static enum rlx_status program(struct rlx_model *m, const struct rlx_segment *se
 	return rlx_plan_file_program(p->file, p->path, &l, out, err);
 }
 
+static enum rlx_status verify(const struct rlx_model *m, struct rlx_error *err)
+{
+	const struct plan_model *p = m->file;
+
+	return rlx_plan_file_verify(p->file, p->path, err);
+}
+
 const struct rlx_model_format rlx_format_plan = {
 	.name = "plan file", .looks = "a file that rlx compile wrote",
 	.probe = probe, .open = open_file, .close = close_file, .mapped = mapped, .build = build,
-	.program = program,
+	.program = program, .verify = verify,
 };

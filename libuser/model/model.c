@@ -60,6 +60,13 @@ void rlx_model_put(struct rlx_model *m)
 	rlx_free(m);
 }
 
+enum rlx_status rlx_model_verify(const struct rlx_model *m, struct rlx_error *err)
+{
+	if (!m)
+		return rlx_fail(err, RLX_EINVAL, "model verify: there is no model");
+	return m->format->verify ? m->format->verify(m, err) : RLX_OK;
+}
+
 static int side(enum rlx_io io)
 {
 	return io == RLX_IO_INPUT ? 0 : io == RLX_IO_OUTPUT ? 1 : -1;

@@ -338,8 +338,16 @@ static bool is_intact(const struct rlx_plan_file *f, uint64_t at, uint64_t bytes
 	return !at || (rlx_hash_bytes(f->file.p + at, bytes, 0) | 1) == (hash | 1);
 }
 
-static enum rlx_status verify(const struct rlx_plan_file *f, const char *path,
-			      struct rlx_error *err)
+static enum rlx_status damaged(const char *path, uint64_t at, uint64_t bytes,
+			       struct rlx_error *err)
+{
+	return rlx_fail(err, RLX_EPARSE, "%s: weights of the plan file are damaged, in the %llu "
+			"bytes from %llu on", path, (unsigned long long)bytes,
+			(unsigned long long)at);
+}
+
+enum rlx_status rlx_plan_file_verify(const struct rlx_plan_file *f, const char *path,
+				     struct rlx_error *err)
 {
 	const struct plan_blob *b = table(f->h, f->h->blob);
 	const struct plan_entry *e = table(f->h, f->h->entry);
@@ -347,16 +355,10 @@ static enum rlx_status verify(const struct rlx_plan_file *f, const char *path,
 
 	for (i = 0; i < f->h->n_blob; i++)
 		if (!is_intact(f, b[i].at, b[i].bytes, b[i].hash))
-			return rlx_fail(err, RLX_EPARSE, "%s: weights of the plan file are "
-					"damaged, in the %llu bytes from %llu on", path,
-					(unsigned long long)b[i].bytes,
-					(unsigned long long)b[i].at);
+			return damaged(path, b[i].at, b[i].bytes, err);
 	for (i = 0; i < f->h->n_entry; i++)
 		if (!is_intact(f, e[i].at, e[i].bytes, e[i].hash))
-			return rlx_fail(err, RLX_EPARSE, "%s: weights of the plan file are "
-					"damaged, in the %llu bytes from %llu on", path,
-					(unsigned long long)e[i].bytes,
-					(unsigned long long)e[i].at);
+			return damaged(path, e[i].at, e[i].bytes, err);
 	return RLX_OK;
 }
 
@@ -380,7 +382,7 @@ enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 		st = fits_layout(f, path, here, err);
 	}
 	if (!st && opts->flags & RLX_LOAD_VERIFY)
-		st = verify(f, path, err);
+		st = rlx_plan_file_verify(f, path, err);
 	if (!st)
 		st = rlx_plan_file_graphs(f, &g, err);
 	if (!st)

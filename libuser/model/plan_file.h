@@ -93,6 +93,9 @@ enum rlx_status rlx_plan_file_fits(const struct rlx_plan_file *f, const char *pa
 enum rlx_status rlx_plan_file_graphs(struct rlx_plan_file *f, struct plan_graphs *out,
 				     struct rlx_error *err);
 void plan_graphs_fini(struct plan_graphs *g);
+/* Read all weights and compare their hashes. */
+enum rlx_status rlx_plan_file_verify(const struct rlx_plan_file *f, const char *path,
+				     struct rlx_error *err);
 /* A program for @opts, which are complete. */
 enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 				      const struct rlx_load_opts *opts,

@@ -94,9 +94,14 @@ def what_cannot_be_served_is_told_at_the_start():
         bent = os.path.join(d, "bent.rlxp")
         with open(bent, "wb") as f:
             f.write(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+        weights = os.path.join(d, "weights.rlxp")
+        at = -int.from_bytes(whole[24:32], "little") // 4096 * -4096    # docs/formats.md
+        with open(weights, "wb") as f:
+            f.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
         other = plan(d, "base.rlxp", {"RLX_ISA": "base"})
         for file, extra, env, text in (
                 (cut, "", None, "it is cut short"), (bent, "", None, "is damaged"),
+                (weights, "", None, "weights of the plan file are damaged"),
                 (path, "kind = bert", None, "takes tensors and no texts"),
                 (path, "tokenizer = x.json", None, "takes tensors and no texts"),
                 (path, "precision = bf16", None, "compiled already"),

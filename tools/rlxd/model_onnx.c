@@ -71,6 +71,8 @@ static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	m->state = o;
 	st = rlx_model_open(m->conf.path, &o->model, err);
+	if (!st)
+		st = rlx_model_verify(o->model, err);
 	if (st)
 		return st;
 	m->n_in = rlx_model_io_count(o->model, RLX_IO_INPUT);

@@ -40,6 +40,17 @@ struct rlx_runner;
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_open(const char *path, struct rlx_model **out, struct rlx_error *err);
 RLX_EXPORT struct rlx_model *rlx_model_get(struct rlx_model *m);
+
+/**
+ * rlx_model_verify - compare all weights with the hashes that the file has of them.
+ *
+ * Plan files have some, which rlx_model_open() leaves alone since all of the file is read for
+ * it; formats without any are taken as they are.
+ *
+ * Context: any thread; sleeps. Return: RLX_EPARSE, with the place of what is damaged.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_model_verify(const struct rlx_model *m, struct rlx_error *err);
 RLX_EXPORT void rlx_model_put(struct rlx_model *m);
 
 /**
