@@ -161,7 +161,7 @@ static void open_plugin(struct pjrt_plugin *p)
 
 struct pjrt_plugin *pjrt_plugin_get(const char **why)
 {
-	const char *path = getenv("RLX_PJRT_PLUGIN");
+	const char *path = secure_getenv("RLX_PJRT_PLUGIN");	/* it names code to run */
 	struct pjrt_plugin *p;
 
 	*why = "set RLX_PJRT_PLUGIN to the path of a PJRT plugin, a file such as "
