@@ -6,7 +6,8 @@ PJRT_PLUGIN := $(abspath $(BUILD))/pjrt/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugi
 
 $(PJRT_PLUGIN): selftests/pjrt/requirements.txt
 	$(call say,PIP,$@)
-	$(Q)python3 -m pip install -q --root-user-action=ignore --no-deps --upgrade --target $(BUILD)/pjrt -r $< && touch $@
+	$(Q)python3 -m pip install -q --root-user-action=ignore --no-deps --upgrade \
+		--target $(BUILD)/pjrt -r $< && touch $@
 
 # Each compiles the samples of all ops. Of ours: f32, f32_with_constants, f64, f16, bf16.
 PJRT_OPS    ?= f32 bf16
