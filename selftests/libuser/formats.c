@@ -83,7 +83,9 @@ TEST(unknown_files)
 		const char	*word[5];
 	} files[] = {
 		{ "", 0, { "ONNX", "BERT", "config.json", "is empty" } },
-		{ "GGUF\3\0\0\0", 8, { "ONNX", "BERT", "47 47 55 46 03 00 00 00 (\"GGUF....\")" } },
+		{ "GGML\3\0\0\0", 8, { "ONNX", "BERT", "GGUF",
+					"47 47 4d 4c 03 00 00 00 (\"GGML....\")" } },
+		{ "GGUF\3\0\0\0", 8, { "byte 8", "ends in the middle" } },
 		{ "{\"a\": 1}\n", 9, { "ONNX", "7b 22 61" } },
 		{ "PK\3\4", 4, { "ONNX", "(\"PK..\")" } },
 		{ "\xa2", 1, { "ONNX", "begins with a2 (\".\")" } },
