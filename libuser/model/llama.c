@@ -383,7 +383,7 @@ static rlx_value constant(struct build *q, const struct rlx_gguf_tensor *t, stru
 	blob = rlx_blob_new(t->data, (size_t)t->bytes, put, q->m);
 	if (!blob) {
 		put(q->m);
-		rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory", q->m->path);
+		rlx_fail(q->err, RLX_ENOMEM, "gguf: out of memory");
 		return RLX_NONE;
 	}
 	rlx_blob_set_source(blob, gguf_file(q->m->file)->source, t->offset);
@@ -465,7 +465,7 @@ static void tables(struct build *q)
 	float *sines;
 
 	if (!t) {
-		rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory", m->path);
+		rlx_fail(q->err, RLX_ENOMEM, "gguf: out of memory");
 		return;
 	}
 	sines = t + q->seq * n;
@@ -535,8 +535,8 @@ enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct 
 	int64_t l;
 
 	if (batch < 1 || seq < 1 || seq > m->context)
-		return rlx_fail(q.err, RLX_ERANGE, "%s: %lld texts of %lld tokens: at least one is "
-				"needed, of 1 to %lld", m->path, (long long)batch, (long long)seq,
+		return rlx_fail(q.err, RLX_ERANGE, "gguf: %lld texts of %lld tokens: at least one "
+				"is needed, of 1 to %lld", (long long)batch, (long long)seq,
 				(long long)m->context);
 	q.g = rlx_graph_new(m->arch->name);
 	x = embed(&q, rlx_input(q.g, "input_ids", rlx_type(RLX_I64, batch, seq)));

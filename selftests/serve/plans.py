@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Plan files as models: the same results as of the ONNX file, over HTTP and in place."""
+"""Plan files and GGUF files as models: results, in place too, and what cannot be served."""
 import json
 import os
 import signal
+import struct
 import subprocess
 import tempfile
 
@@ -113,6 +114,65 @@ def what_cannot_be_served_is_told_at_the_start():
                 s.wait_log(text)
             finally:
                 s.kill()
+
+
+WIDTH, HEADS, INNER, VOCAB, CONTEXT = 32, 2, 48, 19, 8
+
+
+def decoder(path):
+    """A llama of one layer, all floats."""
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+
+    def key(name, kind, value):
+        return text(name) + struct.pack("<I", kind) + value
+
+    keys = [key("general.architecture", 8, text("llama")),
+            key("llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5))]
+    keys += [key("llama." + n, 4, struct.pack("<I", v)) for n, v in (
+        ("block_count", 1), ("embedding_length", WIDTH), ("feed_forward_length", INNER),
+        ("context_length", CONTEXT), ("attention.head_count", HEADS))]
+    tensors, data = b"", b""
+    shapes = [("token_embd", VOCAB, WIDTH), ("output_norm", WIDTH), ("output", VOCAB, WIDTH)]
+    shapes += [("blk.0." + n, *d) for n, *d in (
+        ("attn_norm", WIDTH), ("ffn_norm", WIDTH), ("attn_q", WIDTH, WIDTH),
+        ("attn_k", WIDTH, WIDTH), ("attn_v", WIDTH, WIDTH), ("attn_output", WIDTH, WIDTH),
+        ("ffn_gate", INNER, WIDTH), ("ffn_up", INNER, WIDTH), ("ffn_down", WIDTH, INNER))]
+    for name, *shape in shapes:
+        tensors += text(name + ".weight") + struct.pack(
+            "<I%dQIQ" % len(shape), len(shape), *reversed(shape), 0, len(data))
+        data += rng.standard_normal(shape).astype(np.float32).tobytes()
+        data += b"\0" * (-len(data) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(keys)) + b"".join(keys) + tensors
+    with open(path, "wb") as f:
+        f.write(head + b"\0" * (-len(head) % 32) + data)
+
+
+@test
+def a_decoder_of_a_gguf_file():
+    def logits(s, ids):
+        code, got = s.post("/v2/models/dec/infer", {"inputs": [{
+            "name": "input_ids", "datatype": "INT64", "shape": list(np.shape(ids)),
+            "data": np.ravel(ids).tolist()}]})
+        return (code, np.array(got["outputs"][0]["data"]).reshape(*np.shape(ids), VOCAB)
+                if code == 200 else got["error"])
+
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "tiny.gguf")
+        decoder(path)
+        with Server("[model dec]\npath = %s\n" % path) as s:
+            about = json.loads(s.get("/v2/models/dec")[2])
+            assert about["platform"] == "rlx_gguf", about
+            ids = rng.integers(0, VOCAB, (3, CONTEXT))
+            code, whole = logits(s, ids)
+            assert code == 200 and np.isfinite(whole).all() and np.ptp(whole) > 0.1
+            # Rows are of no other rows, nor of tokens behind.
+            code, part = logits(s, ids[1:2, :5])
+            assert code == 200 and np.allclose(part, whole[1:2, :5], rtol=1e-4, atol=1e-4)
+            for bad, why in (([[0, VOCAB]], "an index is outside"),
+                             ([[0] * (CONTEXT + 1)], "1 texts of 9 tokens")):
+                code, error = logits(s, bad)
+                assert code == 400 and why in error and d not in error, error
 
 
 main()

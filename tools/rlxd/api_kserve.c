@@ -84,7 +84,7 @@ bool kserve_model(struct req *r)
 	obuf_str(o, "{\"name\":");
 	obuf_json(o, r->model->name, strlen(r->model->name));
 	obuf_str(o, ",\"versions\":[\"" MODEL_VERSION "\"],\"platform\":\"");
-	obuf_str(o, r->model->kind->platform);
+	obuf_str(o, r->model->platform);
 	obuf_str(o, "\",\"inputs\":");
 	put_tensors(o, r->model->in, r->model->n_in, false);
 	obuf_str(o, ",\"outputs\":");

@@ -265,6 +265,7 @@ static enum rlx_status load_model(const struct conf_model *c, struct worker_pool
 		/* Before reading: what changes while we read counts as changed. */
 		mark_files(&m->conf, m->mark);
 		m->kind = kind_of(&m->conf, &why);
+		m->platform = m->kind ? m->kind->platform : NULL;
 		st = why.status;
 	}
 	if (!st)

@@ -145,6 +145,7 @@ struct model {
 	struct conf_model	 conf;		/* strings in mem */
 	struct rlx_bump		 mem;
 	const struct model_kind	*kind;
+	const char		*platform;	/* the kind's, unless its open() knows better */
 	void			*state;		/* the kind's */
 	atomic_uint		 refs;
 	struct worker_pool	*workers;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "model/format.h"
 #include "model/mapped.h"
 #include "model/model.h"
 #include "rlx/model.h"
@@ -75,6 +76,8 @@ static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
 		st = rlx_model_verify(o->model, err);
 	if (st)
 		return st;
+	if (o->model->format == &rlx_format_gguf)
+		m->platform = "rlx_gguf";
 	m->n_in = rlx_model_io_count(o->model, RLX_IO_INPUT);
 	m->n_out = rlx_model_io_count(o->model, RLX_IO_OUTPUT);
 	if (m->n_in > MODEL_IO_MAX || m->n_out > MODEL_IO_MAX || !m->n_out)
