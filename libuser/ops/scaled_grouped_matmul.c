@@ -65,13 +65,13 @@ static enum rlx_status scaled_grouped_matmul_expand(struct rlx_expand *q)
 		     .w = op_cast(g, q->in[1], acc), .idx = q->in[2]);
 	v = rlx_emit(g, mul, .a = v, .b = op_cast(g, q->in[3], acc));
 	s = op_type(g, scale);
-	if (s.rank == 3 && s.dim[0] != 1)	/* of each matrix */
+	if (!rlx_type_count(q->out_type) || !rlx_type_count(&s))	/* no index is looked at */
+		scale = op_fill(g, &(struct rlx_type){ .dtype = acc }, 1);
+	else if (s.rank == 3 && s.dim[0] != 1)	/* of each matrix */
 		scale = rlx_emit(g, gather, .x = op_reshape(g, scale, (int64_t[]){ s.dim[0],
 							    s.dim[2] }, 2), .indices = q->in[2]);
-	else if (rlx_type_count(&s))
-		scale = op_reshape(g, scale, (int64_t[]){ 1, rlx_type_count(&s) }, 2);
 	else
-		scale = op_fill(g, &(struct rlx_type){ .dtype = acc }, 1);
+		scale = op_reshape(g, scale, (int64_t[]){ 1, rlx_type_count(&s) }, 2);
 	v = rlx_emit(g, mul, .a = v, .b = scale);
 	q->out[0] = op_cast(g, v, q->out_type->dtype);
 	return op_done(g);
@@ -84,7 +84,7 @@ static void scaled_grouped_matmul_cost(const struct rlx_infer *q, struct rlx_cos
 
 static bool scaled_grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 {
-	if (i > 3)
+	if (i > 4)
 		return false;
 	s->n_in = 5;
 	s->f32_only = true;
@@ -96,7 +96,9 @@ static bool scaled_grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 	s->lo[2] = -4;
 	s->hi[2] = 3;
 	s->in[3] = i == 1 ? rlx_type(RLX_F32) : rlx_type(RLX_F32, i == 3 ? 0 : 7, 1);
-	s->in[4] = !i ? rlx_type(RLX_F32, 4, 1, 1) : i == 1 ? rlx_type(RLX_F32, 5) :
+	if (i == 4)
+		s->in[1].dim[2] = 0;
+	s->in[4] = !i || i == 4 ? rlx_type(RLX_F32, 4, 1, 1) : i == 1 ? rlx_type(RLX_F32, 5) :
 		   i == 2 ? rlx_type(RLX_F32, 4, 1, 5) : rlx_type(RLX_F32);
 	return true;
 }
