@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/pjrt/emit.h"
+#include "base/number.h"
 
 static const struct hlo none;
 
@@ -145,7 +146,10 @@ static void put_float(struct hlo_emit *e, enum rlx_dtype dt, double x)
 	uint32_t s;
 
 	if (isfinite(x) && (dt == RLX_F64 || isfinite(f))) {
+		locale_t before = rlx_point_begin();
+
 		hlo_put(&e->text, "%.17e", x);
+		rlx_point_end(before);
 		return;
 	}
 	memcpy(&d, &x, sizeof(d));

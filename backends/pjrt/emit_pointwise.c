@@ -4,10 +4,10 @@
  * expressions are C, by a function for each op, in the dtype that they are promoted to.
  */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/pjrt/emit.h"
+#include "base/number.h"
 
 /* ---- expressions ---- */
 
@@ -157,7 +157,7 @@ static struct hlo read_factor(struct reader *r)
 		blanks(r);
 		if (!isdigit((unsigned char)*r->p))
 			return hlo_1(r->e, "negate", read_factor(r));
-		v = number(r, -strtod(r->p, &end));
+		v = number(r, -rlx_strtod(r->p, &end));
 		r->p = end;
 		return v;
 	}
@@ -167,7 +167,7 @@ static struct hlo read_factor(struct reader *r)
 	}
 	if (!isdigit((unsigned char)*r->p))
 		return read_name(r);
-	v = number(r, strtod(r->p, &end));
+	v = number(r, rlx_strtod(r->p, &end));
 	r->p = end;
 	return v;
 }

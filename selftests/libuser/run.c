@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Compile and run small graphs on each backend through sessions. */
-#include <locale.h>
 #include <stdlib.h>
 
 #include "rlx/grad.h"
 #include "rlx/run.h"
+#include "selftests/lib/comma.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -447,36 +447,6 @@ TEST(text_form_round_trips)
 	rlx_graph_put(g);
 }
 
-/* A locale whose decimal point is a comma, made here as few machines have one. */
-static void begin_comma(char *dir)
-{
-	static const char def[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\n"
-				  "grouping -1\nEND LC_NUMERIC\n";
-	char path[96], cmd[256], text[8];
-	FILE *f;
-
-	CHECK(mkdtemp(dir));
-	snprintf(path, sizeof(path), "%s/def", dir);
-	f = fopen(path, "w");
-	CHECK(f && fputs(def, f) >= 0 && !fclose(f));
-	snprintf(cmd, sizeof(cmd), "localedef -c -i %s %s/comma >%s/log 2>&1", path, dir, dir);
-	CHECK(system(cmd) != -1);	/* it says 1, as other categories are not there */
-	setenv("LOCPATH", dir, 1);
-	CHECKF(setlocale(LC_NUMERIC, "comma"), "'%s' made no locale", cmd);
-	snprintf(text, sizeof(text), "%.1f", 1.5);
-	CHECK(!strcmp(text, "1,5"));
-}
-
-static void end_comma(const char *dir)
-{
-	char cmd[64];
-
-	setlocale(LC_NUMERIC, "C");
-	unsetenv("LOCPATH");
-	snprintf(cmd, sizeof(cmd), "rm -r %s", dir);
-	CHECK_EQ(system(cmd), 0);
-}
-
 static char *text_of(const struct rlx_graph *g, size_t *len)
 {
 	char *text = NULL;
@@ -526,14 +496,14 @@ TEST(decimal_comma)
 
 	want = text_of(g, &n);
 	CHECK(strstr(want, "2.5"));
-	begin_comma(dir);
+	comma_begin(dir);
 	g2 = numbers_graph();
 	have = text_of(g2, &n2);
 	CHECKF(n == n2 && !memcmp(want, have, n), "%s is not\n%s", have, want);
 	CHECKF(!rlx_graph_parse(have, n2, &back, &err), "%s in\n%s", err.text, have);
 	CHECK(rlx_graph_hash(g) == rlx_graph_hash(back));
 	CHECK(gradient_of(back) == d && d > 0.1f && d < 1);
-	end_comma(dir);
+	comma_end(dir);
 	rlx_graph_put(back);
 	rlx_graph_put(g2);
 	rlx_graph_put(g);

@@ -8,6 +8,7 @@
 #include "rlx/device.h"
 #include "rlx/ops.h"
 #include "rlx/run.h"
+#include "selftests/lib/comma.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { N = 1000 };
@@ -124,27 +125,54 @@ TEST(r057_f32_stays_f32)
 	rlx_program_put(p);
 }
 
-/* What is said of a product, without a plugin */
-TEST(text_of_a_product)
+/* What is said of an op with one result, without a plugin; freed with rlx_free() */
+static char *text_of(const struct rlx_op_def *def, const void *args, const struct rlx_type *in,
+		     uint32_t n_in, struct rlx_type out)
 {
 	struct hlo_emit *e = rlx_calloc(1, sizeof(*e));
-	struct rlx_type a = rlx_type(RLX_F32, 2, 3), b = rlx_type(RLX_F32, 3, 4);
-	struct rlx_op_matmul none = { 0 };
+	uint32_t k;
+	char *text;
 
 	CHECK(e);
-	e->def = rlx_op_matmul.def;
-	e->args = &none;
-	e->n_in = 2;
+	e->def = def;
+	e->args = args;
+	e->n_in = n_in;
 	e->n_out = 1;
-	e->in[0] = (struct hlo){ ++e->last, hlo_type(&a) };
-	e->in[1] = (struct hlo){ ++e->last, hlo_type(&b) };
-	e->type[0] = rlx_type(RLX_F32, 2, 4);
-	CHECK(hlo_step(e));
-	CHECK_STR(e->text.p, "  %3 = stablehlo.dot_general %1, %2, contracting_dims = [1] x [0], "
+	for (k = 0; k < n_in; k++)
+		e->in[k] = (struct hlo){ ++e->last, hlo_type(&in[k]) };
+	e->type[0] = out;
+	CHECKF(hlo_step(e), "%s: %s", def->name, e->why);
+	text = e->text.p;
+	rlx_free(e);
+	return text;
+}
+
+TEST(text_of_a_product)
+{
+	struct rlx_type in[2] = { rlx_type(RLX_F32, 2, 3), rlx_type(RLX_F32, 3, 4) };
+	struct rlx_op_matmul none = { 0 };
+	char *text = text_of(rlx_op_matmul.def, &none, in, 2, rlx_type(RLX_F32, 2, 4));
+
+	CHECK_STR(text, "  %3 = stablehlo.dot_general %1, %2, contracting_dims = [1] x [0], "
 		  "precision = [HIGHEST, HIGHEST] : (tensor<2x3xf32>, tensor<3x4xf32>) -> "
 		  "tensor<2x4xf32>\n");
-	rlx_free(e->text.p);
-	rlx_free(e);
+	rlx_free(text);
+}
+
+/* Numbers are read and written with a point. */
+TEST(text_with_a_decimal_comma)
+{
+	struct rlx_type t = rlx_type(RLX_F32, 4);
+	char dir[] = "/tmp/rlx-comma-XXXXXX";
+	char *want = text_of(rlx_op_gelu.def, NULL, &t, 1, t), *have;
+
+	CHECKF(strstr(want, "dense<5.0"), "%s", want);
+	comma_begin(dir);
+	have = text_of(rlx_op_gelu.def, NULL, &t, 1, t);
+	comma_end(dir);
+	CHECK_STR(have, want);
+	rlx_free(want);
+	rlx_free(have);
 }
 
 TEST_MAIN()
