@@ -62,7 +62,7 @@ struct pjrt_api {
 
 enum pjrt_error_kind { PJRT_RESOURCE_EXHAUSTED = 8, PJRT_UNIMPLEMENTED = 12 };
 
-/* enum of dtypes: see type_of() in plugin.c */
+/* enum of dtypes: see type_of() in buffer.c */
 enum pjrt_host_semantics {
 	PJRT_DURING_CALL, PJRT_UNTIL_TRANSFERRED, PJRT_ZERO_COPY,
 };

@@ -33,6 +33,7 @@ static bool reads_in_place(const struct pjrt_plugin *p, struct pjrt_buffer *b, c
 	struct pjrt_unsafe_pointer a = { .head = PJRT_HEAD(a, out), .buffer = b };
 
 	return p->is_cpu && p->api->head.size >= end &&
+	       p->api->fn[PJRT_BUFFER_UNSAFE_POINTER] &&
 	       !pjrt_call(p, PJRT_BUFFER_UNSAFE_POINTER, &a, "asking for an address", NULL) &&
 	       a.out == (uintptr_t)data;
 }

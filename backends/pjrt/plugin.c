@@ -31,14 +31,16 @@ enum rlx_status pjrt_call(const struct pjrt_plugin *p, enum pjrt_slot slot, void
 	struct pjrt_error_message m = { .head = PJRT_HEAD(m, size), .error = e };
 	struct pjrt_error_code c = { .head = PJRT_HEAD(c, code), .error = e };
 	enum rlx_status st = RLX_EIO;
+	const char *end;
 	size_t n;
 
 	if (!e)
 		return RLX_OK;
 	p->api->fn[PJRT_ERROR_MESSAGE](&m);
 	p->api->fn[PJRT_ERROR_GET_CODE](&c);
-	n = m.message ? strcspn(m.message, "\n") : 0;
-	n = n < m.size ? n : m.size;
+	n = m.message ? m.size : 0;	/* no 0 need follow */
+	end = n ? memchr(m.message, '\n', n) : NULL;
+	n = end ? (size_t)(end - m.message) : n;
 	if (c.code == PJRT_RESOURCE_EXHAUSTED)
 		st = RLX_ENOMEM;
 	else if (c.code == PJRT_UNIMPLEMENTED)
@@ -81,7 +83,16 @@ static void take_text(const struct pjrt_plugin *p, enum pjrt_slot slot, const vo
 
 static bool is_usable(struct pjrt_plugin *p, const struct pjrt_api *api)
 {
+	static const uint8_t called[] = {
+		PJRT_ERROR_DESTROY, PJRT_ERROR_MESSAGE, PJRT_ERROR_GET_CODE,
+		PJRT_PLUGIN_INITIALIZE, PJRT_EVENT_DESTROY, PJRT_EVENT_AWAIT, PJRT_CLIENT_CREATE,
+		PJRT_CLIENT_PLATFORM_NAME, PJRT_CLIENT_ADDRESSABLE_DEVICES, PJRT_CLIENT_COMPILE,
+		PJRT_CLIENT_BUFFER_FROM_HOST, PJRT_DESCRIPTION_KIND, PJRT_DEVICE_DESCRIPTION,
+		PJRT_LOADED_DESTROY, PJRT_LOADED_EXECUTE, PJRT_BUFFER_DESTROY,
+		PJRT_BUFFER_TO_HOST,
+	};
 	const size_t needed = offsetof(struct pjrt_api, fn) + PJRT_NEEDED * sizeof(api->fn[0]);
+	size_t i;
 
 	if (api->version.major || api->version.minor < PJRT_OLDEST) {
 		snprintf(p->why, sizeof(p->why), "%.160s has PJRT API %d.%d; 0.%d or a later "
@@ -94,6 +105,12 @@ static bool is_usable(struct pjrt_plugin *p, const struct pjrt_api *api)
 			 "needed: take a newer plugin", p->path, api->head.size, needed);
 		return false;
 	}
+	for (i = 0; i < sizeof(called); i++)
+		if (!api->fn[called[i]]) {
+			snprintf(p->why, sizeof(p->why), "%.160s lacks function %u of the PJRT "
+				 "API: take another plugin", p->path, called[i]);
+			return false;
+		}
 	return true;
 }
 

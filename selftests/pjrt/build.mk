@@ -2,6 +2,7 @@
 # The PJRT backend on a plugin for CPUs, of which the file is taken out of its package, without
 # what that wants of Python.
 PJRT_BIN    := $(patsubst selftests/%.c,$(BUILD)/test/%,$(wildcard selftests/pjrt/*.c))
+PJRT_FAKE   := $(BUILD)/test/pjrt/fake_plugin.so
 PJRT_PLUGIN := $(abspath $(BUILD))/pjrt/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so
 
 $(PJRT_PLUGIN): selftests/pjrt/requirements.txt
@@ -11,6 +12,13 @@ $(PJRT_PLUGIN): selftests/pjrt/requirements.txt
 
 # Each compiles the samples of all ops. Of ours: f32, f32_with_constants, f64, f16, bf16.
 PJRT_OPS    ?= f32 bf16
+
+$(PJRT_FAKE): $(BUILD)/obj/selftests/pjrt/fake/plugin.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $< -o $@
+$(BUILD)/obj/selftests/pjrt/fake/%.o: SAN :=
+$(BUILD)/test/pjrt/device: | $(PJRT_FAKE)
 
 check-pjrt:
 	$(Q)tools/setup.sh demo

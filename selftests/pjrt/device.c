@@ -2,6 +2,7 @@
 /* The PJRT device: plugins that are none, what is copied, params, precision, text of modules. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/pjrt/emit.h"
 #include "base/alloc.h"
@@ -43,6 +44,30 @@ TEST(without_a_plugin)
 	check_why("/dev/null", "/dev/null");
 	check_why("libm.so.6", "no path");
 	check_why("/proc/self/../self/exe", "exe");
+}
+
+/* Beside this program; opened anew, it has a new path each time. */
+TEST(plugins_that_cannot_be_used)
+{
+	static const struct { const char *mode, *says; } t[] = {
+		{ "none", "GetPjrtApi" }, { "old", "API 0.89" }, { "short", "a table of" },
+		{ "holes", "lacks function 10" }, { "mute", "opening its device: " },
+		{ "message", "opening its device: hello" }, { "empty", "no device" },
+	};
+	char self[400], path[512];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	unsigned int i;
+
+	CHECK(n > 0);
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	for (i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		snprintf(path, sizeof(path), "%s/%.*sfake_plugin.so", self, (int)(2 * i),
+			 "./././././././");
+		setenv("RLX_TEST_FAKE", t[i].mode, 1);
+		check_why(path, t[i].says);
+		CHECK(!strstr(rlx_device_why("pjrt"), "?!"));
+	}
 }
 
 static struct rlx_program *must_compile(struct rlx_graph *g)
