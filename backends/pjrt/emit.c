@@ -48,9 +48,8 @@ struct hlo hlo_new(struct hlo_emit *e, const struct hlo_type *t)
 	return v;
 }
 
-/* ": (A, B) -> C" ends most lines. */
-static void put_signature(struct hlo_emit *e, const struct hlo *x, uint32_t n,
-			  const struct hlo_type *to)
+void hlo_put_signature(struct hlo_emit *e, const struct hlo *x, uint32_t n,
+		       const struct hlo_type *to)
 {
 	uint32_t i;
 
@@ -117,7 +116,7 @@ struct hlo hlo_compare(struct hlo_emit *e, const char *how, struct hlo a, struct
 	hlo_put(&e->text, "%s, %%%u, %%%u, %s", how, a.id, b.id,
 		rlx_dtype_is_float(a.t.dtype) || a.t.dtype == RLX_C64 ? "FLOAT" :
 		rlx_dtype_is_signed(a.t.dtype) ? "SIGNED" : "UNSIGNED");
-	put_signature(e, pair, 2, &t);
+	hlo_put_signature(e, pair, 2, &t);
 	return v;
 }
 
@@ -276,7 +275,7 @@ struct hlo hlo_convert(struct hlo_emit *e, struct hlo x, enum rlx_dtype to)
 	t.dtype = to;
 	v = named(e, "convert", &t);
 	hlo_put(&e->text, "%%%u", x.id);
-	put_signature(e, &x, 1, &t);
+	hlo_put_signature(e, &x, 1, &t);
 	return v;
 }
 
@@ -335,7 +334,7 @@ struct hlo hlo_reshape(struct hlo_emit *e, struct hlo x, const struct hlo_type *
 		return hlo_fail(e, "a reshape to another size");
 	v = named(e, "reshape", &t);
 	hlo_put(&e->text, "%%%u", x.id);
-	put_signature(e, &x, 1, &t);
+	hlo_put_signature(e, &x, 1, &t);
 	return v;
 }
 
@@ -353,7 +352,7 @@ struct hlo hlo_transpose(struct hlo_emit *e, struct hlo x, const int64_t *perm)
 	hlo_put(&e->text, "%%%u, dims = [", x.id);
 	hlo_put_list(&e->text, perm, t.rank);
 	hlo_put(&e->text, "]");
-	put_signature(e, &x, 1, &t);
+	hlo_put_signature(e, &x, 1, &t);
 	return v;
 }
 
@@ -376,7 +375,7 @@ struct hlo hlo_broadcast(struct hlo_emit *e, struct hlo x, const struct hlo_type
 	hlo_put(&e->text, "%%%u, dims = [", x.id);
 	hlo_put_list(&e->text, dims ? dims : last, x.t.rank);
 	hlo_put(&e->text, "]");
-	put_signature(e, &x, 1, &t);
+	hlo_put_signature(e, &x, 1, &t);
 	return v;
 }
 
@@ -402,7 +401,7 @@ struct hlo hlo_reduce(struct hlo_emit *e, const char *op, struct hlo x, struct h
 		"dimensions = [", x.id, init.id, op);
 	hlo_put_list(&e->text, axes, n);
 	hlo_put(&e->text, "]");
-	put_signature(e, pair, 2, &t);
+	hlo_put_signature(e, pair, 2, &t);
 	return v;
 }
 
@@ -434,7 +433,7 @@ struct hlo hlo_concat(struct hlo_emit *e, const struct hlo *x, uint32_t n, uint3
 	for (i = 0; i < n; i++)
 		hlo_put(&e->text, "%%%u, ", x[i].id);
 	hlo_put(&e->text, "dim = %u", axis);
-	put_signature(e, x, n, &t);
+	hlo_put_signature(e, x, n, &t);
 	return v;
 }
 
@@ -459,7 +458,7 @@ struct hlo hlo_slice(struct hlo_emit *e, struct hlo x, const int64_t *start, con
 			(long long)(n[d] ? start[d] + (n[d] - 1) * step[d] + 1 : start[d]),
 			(long long)step[d]);
 	hlo_put(&e->text, "]");
-	put_signature(e, &x, 1, &t);
+	hlo_put_signature(e, &x, 1, &t);
 	return v;
 }
 
@@ -483,7 +482,7 @@ struct hlo hlo_pad(struct hlo_emit *e, struct hlo x, struct hlo value, const int
 	hlo_put(&e->text, "], interior = [");
 	hlo_put_list(&e->text, interior, t.rank);
 	hlo_put(&e->text, "]");
-	put_signature(e, pair, 2, &t);
+	hlo_put_signature(e, pair, 2, &t);
 	return v;
 }
 
@@ -549,6 +548,6 @@ struct hlo hlo_dot(struct hlo_emit *e, struct hlo a, struct hlo b, const struct 
 	hlo_put(&e->text, "] x [");
 	hlo_put_list(&e->text, d->contract[1], d->n_contract);
 	hlo_put(&e->text, "], precision = [HIGHEST, HIGHEST]");
-	put_signature(e, x, 2, &t);
+	hlo_put_signature(e, x, 2, &t);
 	return v;
 }

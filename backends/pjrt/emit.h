@@ -66,6 +66,10 @@ struct hlo hlo_fail(struct hlo_emit *e, const char *why);
 /* A new value of type @t; the caller writes "%id = ...". */
 struct hlo hlo_new(struct hlo_emit *e, const struct hlo_type *t);
 
+/* " : (A, B) -> C" and the end of the line, which most have */
+void hlo_put_signature(struct hlo_emit *e, const struct hlo *x, uint32_t n,
+		       const struct hlo_type *to);
+
 /* @op of one value, of two of one type; "add", "chlo.erf" */
 struct hlo hlo_1(struct hlo_emit *e, const char *op, struct hlo x);
 struct hlo hlo_2(struct hlo_emit *e, const char *op, struct hlo a, struct hlo b);

@@ -11,20 +11,6 @@
 #include "base/shape.h"
 #include "ops/resize_axis.h"
 
-static void put_types(struct hlo_emit *e, const struct hlo *x, uint32_t n,
-		      const struct hlo_type *to)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++) {
-		hlo_put(&e->text, "%s", i ? ", " : "");
-		hlo_put_type(&e->text, &x[i].t);
-	}
-	hlo_put(&e->text, ") -> ");
-	hlo_put_type(&e->text, to);
-	hlo_put(&e->text, "\n");
-}
-
 static void put_range(struct hlo_emit *e, uint32_t from, uint32_t to)
 {
 	uint32_t i;
@@ -63,8 +49,8 @@ struct hlo hlo_take(struct hlo_emit *e, struct hlo x, uint32_t axis, struct hlo 
 	hlo_put(&e->text, "], collapsed_slice_dims = [%u], start_index_map = [%u], "
 		"index_vector_dim = %u>, slice_sizes = array<i64: ", axis, axis, r);
 	hlo_put_list(&e->text, size, x.t.rank);
-	hlo_put(&e->text, ">, indices_are_sorted = false}> : (");
-	put_types(e, pair, 2, &t);
+	hlo_put(&e->text, ">, indices_are_sorted = false}>");
+	hlo_put_signature(e, pair, 2, &t);
 	return v;
 }
 
@@ -97,8 +83,8 @@ static struct hlo take_tuples(struct hlo_emit *e, struct hlo x, struct hlo at)
 	put_range(e, 0, m);
 	hlo_put(&e->text, "], index_vector_dim = %u>, slice_sizes = array<i64: ", r);
 	hlo_put_list(&e->text, size, x.t.rank);
-	hlo_put(&e->text, ">, indices_are_sorted = false}> : (");
-	put_types(e, pair, 2, &t);
+	hlo_put(&e->text, ">, indices_are_sorted = false}>");
+	hlo_put_signature(e, pair, 2, &t);
 	return v;
 }
 
@@ -248,8 +234,8 @@ static struct hlo put_tuples(struct hlo_emit *e, struct hlo at, struct hlo updat
 	hlo_put(&e->text, "    stablehlo.return %%%s : ",
 		reduction == RLX_SCATTER_NONE ? "b" : "r");
 	hlo_put_type(&e->text, &one);
-	hlo_put(&e->text, "\n  }) : (");
-	put_types(e, list, 3, &list[0].t);
+	hlo_put(&e->text, "\n  })");
+	hlo_put_signature(e, list, 3, &list[0].t);
 	return hlo_cast(e, v, e->type[0].dtype);
 }
 
