@@ -78,7 +78,10 @@ static struct hlo argument(struct writer *w, uint32_t v)
 	return x;
 }
 
-/* Value @v, which may be a view of what is in its storage */
+/*
+ * Value @v, which may be a view of what is in its storage. What comes in has the type of that, for
+ * params and constants have one buffer for all modules.
+ */
 static struct hlo read_value(struct writer *w, uint32_t v)
 {
 	const struct rlx_plan_val *is = &w->p->val[v];
@@ -88,7 +91,7 @@ static struct hlo read_value(struct writer *w, uint32_t v)
 	if (!v)
 		return (struct hlo){ 0 };
 	if (!now->id)
-		*now = is_inlined(is) ? inlined(w, is) : argument(w, v);
+		*now = is_inlined(is) ? inlined(w, is) : argument(w, is->root);
 	return hlo_reshape(&w->e, *now, &t);
 }
 
