@@ -257,6 +257,7 @@ static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
 {
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, "rope_freqs.weight");
 	enum rlx_status st = need(m, "rope_freqs.weight", 0, m->n_rot / 2, true, err);
+	int64_t i;
 
 	if (st || !t)
 		return st;
@@ -264,6 +265,12 @@ static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
 		return rlx_fail(err, RLX_ENOSUP, "%s: tensor rope_freqs.weight is not F32",
 				m->path);
 	m->factors = t->data;
+	/* frequencies are divided by them: else all logits would be NaN, and nothing say why */
+	for (i = 0; i < m->n_rot / 2; i++)
+		if (!(m->factors[i] > 0) || !isfinite(m->factors[i]))
+			return rlx_fail(err, RLX_ERANGE, "%s: element %lld of tensor "
+					"rope_freqs.weight is no number above 0", m->path,
+					(long long)i);
 	return RLX_OK;
 }
 

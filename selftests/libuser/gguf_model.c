@@ -158,7 +158,9 @@ static void refused(const struct file *f, enum rlx_status st, const char *what)
 
 TEST(what_is_refused)
 {
+	static const float bad[] = { 0, -1, INFINITY, NAN };
 	static struct file f, g;
+	size_t i;
 
 	fill(&f);
 #define BUT(change, st, what) do { g = f; change; refused(&g, st, what); } while (0)
@@ -174,6 +176,11 @@ TEST(what_is_refused)
 	BUT(tensor(&g, "blk.0.attn_sinks.weight", 0, HEADS), RLX_ENOSUP, "attn_sinks");
 	BUT(g.kv[7].value.f = NAN, RLX_ERANGE, "layer_norm_rms_epsilon");
 #undef BUT
+	tensor(&f, "rope_freqs.weight", 0, KEY / 2);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		f.data[f.used - KEY / 2 + 1] = bad[i];
+		refused(&f, RLX_ERANGE, "element 1 of tensor rope_freqs.weight");
+	}
 }
 
 TEST(lengths_and_inputs_refused)
