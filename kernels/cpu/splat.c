@@ -247,7 +247,10 @@ static void back_row(struct back *b, struct on_row *s, int64_t x0, int r, vf *d)
 			continue;
 		da = t * g - (vf_load(b->all + i) - sum + vf_load(b->end + i) *
 			      vf_load(b->dt + i)) / (1 - s->alpha);
+		/* beside it what is not finite would make a NaN of its 0: exp of a q far below 0 */
 		w = vf_sel(in, w, vf_zero());
+		s->e = vf_sel(in, s->e, vf_zero());
+		s->dx = vf_sel(in, s->dx, vf_zero());
 		for (int c = 0; c < 3; c++)
 			d[6 + c] += vf_sel(in, w * vf_load(b->dc[c] + i), vf_zero());
 		/* at the cap nothing moves it */

@@ -491,4 +491,50 @@ EVERYWHERE(gradients_in_f32)
 	       most);
 }
 
+/*
+ * Forms that bend up along one axis: where q falls below 0 a splat is not there, and exp(-q / 2),
+ * which f32 does not hold a few pixels on, must not show in its derivatives.
+ */
+EVERYWHERE(forms_below_zero)
+{
+	enum { W = 40, H = 20 };
+	static const struct rlx_type type[] = {
+		{ RLX_F32, 2, { 1, 9 } }, { RLX_F32, 2, { 1, 4 } }, { RLX_F32, 1, { 3 } },
+		{ RLX_F32, 3, { H, W, 4 } },
+	};
+	const double box[] = { -90, -90, 90, 90 }, background[] = { 0.5, 0.25, 1 };
+	uint64_t seed = rlx_test_seed();
+	double form[9], dy[H * W * 4];
+	rlx_value in[4];
+	struct rig *of[2], wide;
+	int i, k;
+
+	for (i = 0; i < H * W * 4; i++)
+		dy[i] = rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < 9; i++)
+		form[i] = rlx_test_uniform(&seed, 0.25, 0.75);
+	form[0] = 0.5 + (double)(rlx_test_rand(&seed) % W);	/* at a pixel: it is seen */
+	form[1] = 0.5 + (double)(rlx_test_rand(&seed) % H);
+	form[2] = rlx_test_uniform(&seed, -9, -2);
+	form[3] = 0;
+	rig_init(&wide, NULL);
+	of[0] = &wide;
+	of[1] = r;
+	for (k = 0; k < 2; k++) {
+		const double *v[] = { form, box, background, dy };
+
+		for (i = 0; i < 4; i++)
+			in[i] = input(of[k], type[i], v[i]);
+		rig_output(of[k], rlx_emit(of[k]->g, reduce, .axes = RLX_INTS(0),
+					   .x = rlx_emit(of[k]->g, splat_blend_grad,
+							 .splats = in[0], .boxes = in[1],
+							 .background = in[2], .dy = in[3])));
+		rig_run(of[k]);
+	}
+	for (i = 0; i < 9; i++)
+		rig_want(r, 0, i, rig_get(&wide, 0, i), 1e-3);
+	CHECK(rig_get(r, 0, 5) != 0);
+	rig_fini(&wide);
+}
+
 TEST_MAIN()
