@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Running maxima along an axis. */
+#include "ops/batch.h"
 #include "ops/running.h"
 
 /*
@@ -45,4 +46,5 @@ static bool cummax_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cummax_impl = {
 	.infer = cummax_infer, .eval = cummax_eval, .expand = cummax_expand,
 	.vjp = cummax_vjp, .sample = cummax_sample,
+	.batch = op_batch_axes,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Running minima along an axis. */
+#include "ops/batch.h"
 #include "ops/running.h"
 
 /*
@@ -45,4 +46,5 @@ static bool cummin_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cummin_impl = {
 	.infer = cummin_infer, .eval = cummin_eval, .expand = cummin_expand,
 	.vjp = cummin_vjp, .sample = cummin_sample,
+	.batch = op_batch_axes,
 };
