@@ -8,6 +8,7 @@
 #include "pass/rewrite.h"
 #include "rlx/inspect.h"
 #include "rt/rt.h"
+#include "rt/session.h"
 
 struct rlx_inspection {
 	struct rlx_program		 *of;		/* has the graph, its names and constants */
@@ -227,6 +228,10 @@ enum rlx_status rlx_session_inspect(struct rlx_session *s, struct rlx_inspection
 	if (!s || !out)
 		return rlx_fail(err, RLX_EINVAL, "inspect: a session and a place are needed");
 	*out = NULL;
+	st = told(s, rlx_session_not_busy(s), err);
+	if (st)
+		return st;
+	rlx_session_copy_views(s, RLX_IO_INPUT);	/* as before a run */
 	a = rlx_calloc(1, sizeof(*a));
 	if (!a)
 		return no_memory(err);

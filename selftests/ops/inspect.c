@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "rlx/inspect.h"
+#include "rlx/view.h"
 #include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
 static unsigned int log_line;
@@ -121,6 +123,133 @@ static void state_on(const char *device)
 TEST(states_stay)
 {
 	on_each(state_on);
+}
+
+/* What an input that lies by strides has now, not what the last run took. */
+static void view_on(const char *device)
+{
+	static const float one[3] = { 1, 1, 1 }, good[3] = { 4, 3, 2 };
+	struct rlx_session *s = session(log_graph(), device);
+	struct rlx_type t = rlx_type(RLX_F32, 3);
+	struct rlx_arena *mem = NULL;
+	struct rlx_inspection *a;
+	struct rlx_view back;
+	float *x;
+
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = 4096 }, &mem, NULL));
+	back = (struct rlx_view){ rlx_buf_whole(mem), sizeof(good[0]) * 2, { -1 } };
+	x = rlx_buf_ptr(back.buf);
+	memcpy(x, good, sizeof(good));
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, one), 0);
+	CHECKF(!rlx_session_bind_view(s, RLX_IO_INPUT, "x", &back), "%s",
+	       rlx_session_error(s)->text);
+	a = inspect(s);
+	CHECK(!rlx_inspection_first_bad(a, RLX_INSPECT_INF));
+	CHECK(((const float *)rlx_inspection_at(a, 0)->data)[0] == 2);
+	rlx_inspection_free(a);
+	x[0] = 0.5f;
+	a = inspect(s);
+	CHECK(rlx_inspection_first_bad(a, 0) && rlx_inspection_first_bad(a, 0)->first_nan == 2);
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+	rlx_arena_put(mem);
+}
+
+TEST(views)
+{
+	on_each(view_on);
+}
+
+/* Elements of @dtype, of which the first is a NaN where there is one. */
+static void dtype_on(const char *device, enum rlx_dtype dtype, int64_t n)
+{
+	struct rlx_type t = rlx_type(dtype, n), real = rlx_type(RLX_F32, n);
+	struct rlx_type integer = rlx_type(RLX_I64, n);
+	bool whole = !rlx_dtype_is_float(dtype);
+	struct rlx_graph *g = rlx_graph_new("dtype");
+	const int64_t k[3] = { 1, -2, 0 };
+	const float x[3] = { NAN, -2, 0 };
+	struct rlx_inspection *a;
+	const struct rlx_inspected *v;
+	struct rlx_session *s;
+
+	rlx_output(g, "y", rlx_emit(g, neg, .x = rlx_input(g, "x", t)));
+	s = session(g, device);
+	if (whole)
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", integer, k), 0);
+	else
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", real, x), 0);
+	a = inspect(s);
+	v = rlx_inspection_at(a, 1);
+	CHECKF(v->count == n && v->nan == (n && !whole) && v->nonzero == (n ? 2 : 0) &&
+	       v->max == (n ? 2 : 0) && v->type.dtype == dtype, "%s: %s", device,
+	       rlx_dtype_name(dtype));
+	CHECK(!rlx_inspection_first_bad(a, 0) == (!n || whole));
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+}
+
+static void dtypes_on(const char *device)
+{
+	static const enum rlx_dtype dtype[] = { RLX_F64, RLX_F16, RLX_BF16, RLX_I64, RLX_I8 };
+	size_t i;
+
+	for (i = 0; i < sizeof(dtype) / sizeof(dtype[0]); i++) {
+		dtype_on(device, dtype[i], 3);
+		dtype_on(device, dtype[i], 0);
+	}
+}
+
+TEST(dtypes)
+{
+	on_each(dtypes_on);
+}
+
+static enum rlx_status once(void *s)
+{
+	struct rlx_inspection *a = NULL;
+	enum rlx_status st = rlx_session_inspect(s, &a, NULL);
+
+	CHECK(!a == !!st);
+	rlx_inspection_free(a);
+	return st;
+}
+
+/* Every allocation fails once. */
+TEST(out_of_memory)
+{
+	static const float x[3] = { 2, 3, 4 };
+	struct rlx_session *s = session(log_graph(), "cpu");
+	struct rlx_type t = rlx_type(RLX_F32, 3);
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, x), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, x), 0);
+	CHECK_EQ(once(s), 0);
+	CHECK(rlx_oom_sweep(once, s) > 50);
+	rlx_session_free(s);
+}
+
+TEST(busy)
+{
+	static const float x[3] = { 2, 3, 4 };
+	struct rlx_session *s = session(log_graph(), "cpu");
+	struct rlx_type t = rlx_type(RLX_F32, 3);
+	struct rlx_error err = { 0 };
+	struct rlx_inspection *a;
+	enum rlx_status st = RLX_OK;
+	uint64_t point;
+	int i;
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, x), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, x), 0);
+	for (i = 0; i < 200 && !st; i++) {
+		CHECK_EQ(rlx_session_submit(s, &point), 0);
+		st = rlx_session_inspect(s, &a, &err);
+		rlx_inspection_free(a);
+		CHECK_EQ(rlx_session_wait(s, point, -1), 0);
+	}
+	CHECKF(st == RLX_EBUSY && strstr(err.text, "is under way"), "%d: %s", st, err.text);
+	rlx_session_free(s);
 }
 
 TEST(refused)
