@@ -73,6 +73,25 @@ TEST(ranks_of_long_names_find_their_own)
 	ranks_end(1, -1);
 }
 
+/* Until rank @r has the arena, which rank 0 gave it. */
+static void await_arena(unsigned int r)
+{
+	char path[32], line[512];
+	bool has = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pids[r]);
+	while (!has) {
+		usleep(1000);
+		CHECKF(!waitpid(pids[r], NULL, WNOHANG), "rank %u ended without rank 0", r);
+		f = fopen(path, "r");
+		CHECK(f);
+		while (!has && fgets(line, sizeof(line), f))
+			has = strstr(line, "/memfd:rlx-comm");
+		fclose(f);
+	}
+}
+
 /* Rank 1 of 3 is there, and rank 2 never comes. */
 TEST(a_rank_0_that_dies_before_all_have_come_is_named)
 {
@@ -89,7 +108,7 @@ TEST(a_rank_0_that_dies_before_all_have_come_is_named)
 		       strstr(err.text, "rank 0"), "%d: %s", err.status, err.text);
 		ranks_exit();
 	}
-	usleep(500000);
+	await_arena(1);
 	from = rlx_now();
 	CHECK(!kill(pids[0], SIGKILL));
 	ranks_end(2, 0);
