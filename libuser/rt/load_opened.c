@@ -14,7 +14,7 @@
 #include "rt/rt.h"
 
 static const struct row {
-	const char	*backend, *library;
+	const char	*backend, *file;
 } rows[] = {
 #define BACKEND(name)
 #define LOADED(name, library)	{ #name, "librlx-" #library ".so.1" },
@@ -51,7 +51,7 @@ const struct rlx_backend *rlx_backend_load(const char *name, const char **why)
 		;
 	pthread_mutex_lock(&lock);
 	if (!libraries[i].tried)
-		open_library(&libraries[i], rows[i].library);
+		open_library(&libraries[i], rows[i].file);
 	pthread_mutex_unlock(&lock);
 	snprintf(symbol, sizeof(symbol), "rlx_backend_%.40s", name);
 	if (libraries[i].handle)
