@@ -75,6 +75,7 @@ static bool write_file(const char *dir, const char *name, const char *text)
 {
 	char path[4096];
 	FILE *f;
+	bool ok;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	for (char *s = strchr(path + strlen(dir) + 1, '/'); s; s = strchr(s + 1, '/')) {
@@ -82,11 +83,11 @@ static bool write_file(const char *dir, const char *name, const char *text)
 		mkdir(path, 0700);
 		*s = '/';
 	}
-	f = fopen(path, "w");
+	f = fopen(path, "we");
 	if (!f)
 		return false;
-	fputs(text, f);
-	return fclose(f) == 0;
+	ok = fputs(text, f) >= 0;
+	return !fclose(f) && ok;
 }
 
 static int unlink_one(const char *path, const struct stat *st, int flag, struct FTW *f)
@@ -353,7 +354,7 @@ static void cache_store(const struct program *p, const char *path)
 	bool ok;
 
 	snprintf(tmp, sizeof(tmp), "%s.%d", path, (int)getpid());
-	f = fopen(tmp, "w");
+	f = fopen(tmp, "we");
 	if (!f)
 		return;
 	ok = fwrite(&head, sizeof(head), 1, f) == 1 &&
