@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/disk_cache.h"
 #include "base/log.h"
+#include "base/number.h"
 
 /* What is measured, by name: where it is in the chip's numbers. */
 static const struct {
@@ -166,12 +167,16 @@ static void key_of(const struct gpu_device *d, char *buf, size_t size)
 static bool take_text(struct rlx_g_chip *c, char *text)
 {
 	struct rlx_g_chip with = *c;
-	char name[32], *line, *save = NULL;
+	char name[32], *line, *end, *save = NULL;
 	double v;
 	size_t i;
+	int n;
 
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		if (sscanf(line, "%31s %lf", name, &v) != 2)
+		if (sscanf(line, "%31s %n", name, &n) != 1)
+			return false;
+		v = rlx_strtod(line + n, &end);
+		if (end == line + n)
 			return false;
 		for (i = 0; i < N_NUMBERS && strcmp(name, number[i].name); i++)
 			;
@@ -215,13 +220,16 @@ static bool calibrate(struct gpu_device *d, struct rlx_g_chip *c, const char *di
 	uint64_t t0 = rlx_now();
 	char text[512] = "";
 	size_t i, n = 0;
+	locale_t before;
 
 	if (!measure(d, v))
 		return false;
+	before = rlx_point_begin();
 	for (i = 0; i < N_NUMBERS; i++)
 		if (take(c, i, v[i]))
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s %.1f\n",
 					      number[i].name, v[i]);
+	rlx_point_end(before);
 	if (!n)
 		return false;
 	c->source = "measured here";

@@ -16,6 +16,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
+#include "base/number.h"
 #include "ir/graph.h"
 #include "kernels/gpu/pointwise_interp.h"
 
@@ -547,6 +548,7 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 	bool real = rlx_dtype_is_float(dt);
 	struct rlx_tensor d = { rlx_scalar(RLX_F64), &f }, di = { rlx_scalar(RLX_I64), &i };
 	struct rlx_op_cast to = { .to = real ? RLX_F64 : RLX_I64 };
+	locale_t before;
 
 	one.type.rank = 0;
 	if (rlx_type_count(&c->type) != 1 || !supports_dtype(dt) ||
@@ -557,6 +559,7 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 	}
 	any_const(w, v->out, dt == RLX_F64 ? f64_bits(f) : real ? f32_bits((float)f) :
 						     (uint64_t)i);
+	before = rlx_point_begin();
 	if (real && isfinite(f))
 		put(w, "const %s v%u = %a;\n", class_of(dt), v->out, f);
 	else if (real)
@@ -565,6 +568,7 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 	else
 		put(w, "const %s v%u = (%s)0x%" PRIx64 "ull;\n", class_of(dt), v->out,
 		    class_of(dt), (uint64_t)i);
+	rlx_point_end(before);
 }
 
 /* ---- complex numbers, by what they are made of ---- */

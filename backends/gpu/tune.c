@@ -9,6 +9,7 @@
 #include "base/disk_cache.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/number.h"
 
 /* Bytes of a file that is written; the oldest go first. */
 enum { MOST_BYTES = 1 << 20 };
@@ -84,7 +85,7 @@ static bool take_lines(struct gpu_device *d, char *text)
 		if (!ns)
 			return false;
 		*what++ = *ns++ = *end = 0;
-		v = strtod(ns, NULL);
+		v = rlx_strtod(ns, NULL);
 		if (!(v > 0 && v < 1e12) || !*line || !*what)
 			return false;
 		if (!find(d, line) && !put(d, line, what, v))
@@ -163,6 +164,7 @@ static char *text_of(const struct gpu_device *d)
 {
 	uint32_t first = d->n_tuned, i;
 	size_t bytes = 1, at = 0, n;
+	locale_t before;
 	char *text;
 
 	while (first) {
@@ -177,9 +179,11 @@ static char *text_of(const struct gpu_device *d)
 	text = rlx_malloc(bytes);
 	if (text)
 		*text = 0;
+	before = rlx_point_begin();
 	for (i = first; text && i < d->n_tuned; i++)
 		at += (size_t)snprintf(text + at, bytes - at, "%s\t%s\t%.1f\n",
 				       d->tuned[i].problem, d->tuned[i].what, d->tuned[i].ns);
+	rlx_point_end(before);
 	return text;
 }
 

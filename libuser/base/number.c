@@ -6,10 +6,11 @@
 
 double rlx_strtod(const char *s, char **end)
 {
-	locale_t before = rlx_point_begin();
-	double v = strtod(s, end);
+	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	double v = c ? strtod_l(s, end, c) : strtod(s, end);
 
-	rlx_point_end(before);
+	if (c)
+		freelocale(c);
 	return v;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A plan as text, and its memory over time as an SVG image. */
+#include "base/number.h"
 #include "plan/plan.h"
 
 static void print_place(const struct rlx_plan *p, uint32_t v, FILE *f)
@@ -53,6 +54,7 @@ enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f)
 	const double w = 1200, h = 640, left = 40, top = 40;
 	double sx = (w - 2 * left) / (p->n_step ? p->n_step : 1);
 	double sy = (h - 2 * top) / (p->work_bytes ? (double)p->work_bytes : 1);
+	locale_t before = rlx_point_begin();
 	char type[96];
 	uint32_t v;
 
@@ -80,5 +82,6 @@ enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f)
 			(unsigned long long)x->place.offset);
 	}
 	fprintf(f, "</svg>\n");
+	rlx_point_end(before);
 	return ferror(f) ? RLX_EIO : RLX_OK;
 }
