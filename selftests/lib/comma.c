@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+/* A locale whose decimal point is a comma, for as long as a test needs one. */
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
