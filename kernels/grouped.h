@@ -15,7 +15,8 @@
  * @bad:	set to 1 by an index out of range, whose row is left as it is
  * @live:	rows that carry data: others are neither looked at nor written
  *
- * One unit is RLX_K_GROUPED_COLS columns of one expert's rows: rlx_k_grouped_units().
+ * One unit is RLX_K_GROUPED_COLS columns of one expert's rows: rlx_k_grouped_units(). Where
+ * there is no expert one unit is left, which finds that no index refers to one.
  * Scratch: 0.
  */
 struct rlx_k_grouped {
@@ -28,7 +29,8 @@ struct rlx_k_grouped {
 
 static inline size_t rlx_k_grouped_units(const struct rlx_k_grouped *a)
 {
-	return (size_t)(a->experts * ((a->n + RLX_K_GROUPED_COLS - 1) / RLX_K_GROUPED_COLS));
+	return (size_t)((a->experts ? a->experts : 1) *
+			((a->n + RLX_K_GROUPED_COLS - 1) / RLX_K_GROUPED_COLS));
 }
 
 #endif

@@ -82,11 +82,11 @@ static void grouped_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 
 static bool grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 {
-	if (i > 3)
+	if (i > 4)
 		return false;
 	s->n_in = 3;
 	s->in[0] = rlx_type(RLX_F32, i == 1 ? 0 : 7, i == 2 ? 0 : 5);
-	s->in[1] = rlx_type(RLX_F32, 4, i == 2 ? 0 : 5, 3);
+	s->in[1] = rlx_type(RLX_F32, 4, i == 2 ? 0 : 5, i == 4 ? 0 : 3);
 	s->in[2] = rlx_type(i ? RLX_I64 : RLX_I32, i == 1 ? 0 : 7);
 	s->lo[2] = i == 3 ? -4 : 0;
 	s->hi[2] = 3;
