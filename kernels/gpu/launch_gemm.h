@@ -554,7 +554,8 @@ static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 	l->can = a->g.m < INT32_MAX / 2 && a->groups < INT32_MAX / 2;
 	if (!l->can)
 		return;
-	rlx_g_line(l, tiles * rlx_g_ceil((int64_t)a->g.n, edge), threads);
+	/* without an expert there is no tile, but indices that refer to none */
+	rlx_g_line(l, tiles ? tiles * rlx_g_ceil((int64_t)a->g.n, edge) : 1, threads);
 	l->n_launches = 2;
 	l->scratch = 4 * rlx_g_grouped_words(a, edge);
 }

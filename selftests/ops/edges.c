@@ -536,4 +536,23 @@ EVERYWHERE(integers_are_rounded_once)
 	rig_want(r, 2, 0, 0x1.02p55, 0);
 }
 
+/* No index refers to an expert where there is none; for an empty result none is looked at. */
+EVERYWHERE(grouped_matmul_of_no_expert)
+{
+	const int32_t idx[3] = { 0, -1, 0 };
+	const float x[6] = { 1, 2, 3, 4, 5, 6 };
+	int64_t n;
+
+	for (n = 5; n >= 0; n -= 5) {
+		rlx_value rows = rig_input(r, rlx_type(RLX_F32, 3, 2), x);
+
+		rig_output(r, rlx_emit(r->g, grouped_matmul, .x = rows,
+				       .w = rig_input(r, rlx_type(RLX_F32, 0, 2, n), NULL),
+				       .idx = rig_input(r, rlx_type(RLX_I32, 3), idx)));
+		CHECKF(rig_try(r) == (n ? RLX_ERANGE : RLX_OK), "%s",
+		       r->device ? r->device : "eval");
+		rig_reset(r);
+	}
+}
+
 TEST_MAIN()
