@@ -290,6 +290,8 @@ static bool sample_blocks(unsigned int i, struct rlx_sample *s)
 	k = 2 * rlx_block_elements(a->scheme);
 	s->n_in = 2;
 	s->in[0] = rlx_type(RLX_F32, 2, k);
+	s->lo[0] = -0.25;	/* results within f16 */
+	s->hi[0] = 0.25;
 	s->in[1] = rlx_type(RLX_U8, a->n * 2 * rlx_block_bytes(a->scheme));
 	/* exponents, and an f32 */
 	s->lo[1] = a->scheme == RLX_SCHEME_MXFP4 ? 110 : a->scheme == RLX_SCHEME_Q8_K ? 56 : 0;
