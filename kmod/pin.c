@@ -497,7 +497,8 @@ static int rlx_pin_huge_present(struct file *memfd,
 		if (IS_ERR(folio))
 			return -EINVAL;
 		folio_put(folio);
-		cond_resched();
+		if (rlx_killed())
+			return -EINTR;
 	}
 	return 0;
 }
