@@ -112,10 +112,12 @@ static inline struct said *rlx_cmd(const char *first, ...)
 /* It ended so, and said @text in @part ("" for whatever). */
 #define ENDS(s, code, part, text)						\
 	do {									\
-		CHECKF((s)->status == (code), "exit %d, not %d: %s", (s)->status, \
-		       (code), (s)->err);					\
-		CHECKF(strstr((s)->part, (text)), "\"%s\" is not in: %.400s", (text), \
-		       (s)->part);						\
+		const struct said *said_ = (s);	/* runs it, once */		\
+										\
+		CHECKF(said_->status == (code), "exit %d, not %d: %s", said_->status, \
+		       (code), said_->err);					\
+		CHECKF(strstr(said_->part, (text)), "\"%s\" is not in: %.400s", (text), \
+		       said_->part);						\
 	} while (0)
 
 /* All that was printed is one JSON value; gives it for looking into. */
