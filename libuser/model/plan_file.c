@@ -420,15 +420,37 @@ enum rlx_status rlx_program_load(const char *path, const struct rlx_load_opts *o
 	return st;
 }
 
-enum rlx_status rlx_program_file_info(const char *path, struct rlx_program_file_info *out,
-				   struct rlx_error *err)
+void rlx_plan_file_info(const struct rlx_plan_file *f, const char *path,
+			struct rlx_program_file_info *out)
 {
-	struct rlx_error own = { 0 }, not_here = { 0 };
-	const struct plan_blob *b;
-	const struct plan_entry *e;
+	const struct plan_blob *b = table(f->h, f->h->blob);
+	const struct plan_entry *e = table(f->h, f->h->entry);
+	struct rlx_error not_here = { 0 };
+	uint32_t i;
+
+	*out = (struct rlx_program_file_info){
+		.threads = f->h->threads, .graphs = f->h->n_graph, .bytes = f->h->bytes,
+		.usable = !rlx_plan_file_fits(f, path, NULL, &not_here),
+	};
+	memcpy(out->version, f->h->version, sizeof(out->version));
+	memcpy(out->layout, f->h->layout, sizeof(out->layout));
+	for (i = 0; i < PLAN_SOURCES; i++)
+		snprintf(out->sources + (size_t)2 * i, 3, "%02x", f->h->sources[i]);
+	for (i = 0; i < f->h->n_blob; i++) {
+		out->left_out += !b[i].at;
+		out->weights += !!b[i].at;
+		out->raw_bytes += b[i].at ? b[i].bytes : 0;
+	}
+	for (i = 0; i < f->h->n_entry; i++, out->weights++)
+		out->prepared_bytes += e[i].bytes;
+}
+
+enum rlx_status rlx_program_file_info(const char *path, struct rlx_program_file_info *out,
+				      struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
 	struct rlx_plan_file *f;
 	enum rlx_status st;
-	uint32_t i;
 
 	err = err ? err : &own;
 	if (!path || !out)
@@ -437,21 +459,7 @@ enum rlx_status rlx_program_file_info(const char *path, struct rlx_program_file_
 	st = rlx_plan_file_open(path, &f, err);
 	if (st)
 		return st;
-	memcpy(out->version, f->h->version, sizeof(out->version));
-	memcpy(out->layout, f->h->layout, sizeof(out->layout));
-	for (i = 0; i < PLAN_SOURCES; i++)
-		snprintf(out->sources + (size_t)2 * i, 3, "%02x", f->h->sources[i]);
-	out->threads = f->h->threads;
-	out->graphs = f->h->n_graph;
-	out->bytes = f->h->bytes;
-	for (b = table(f->h, f->h->blob), i = 0; i < f->h->n_blob; i++) {
-		out->left_out += !b[i].at;
-		out->weights += !!b[i].at;
-		out->raw_bytes += b[i].at ? b[i].bytes : 0;
-	}
-	for (e = table(f->h, f->h->entry), i = 0; i < f->h->n_entry; i++, out->weights++)
-		out->prepared_bytes += e[i].bytes;
-	out->usable = !rlx_plan_file_fits(f, path, NULL, &not_here);
+	rlx_plan_file_info(f, path, out);
 	rlx_plan_file_put(f);
 	return RLX_OK;
 }

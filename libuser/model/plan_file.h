@@ -96,6 +96,9 @@ void plan_graphs_fini(struct plan_graphs *g);
 /* Read all weights and compare their hashes. */
 enum rlx_status rlx_plan_file_verify(const struct rlx_plan_file *f, const char *path,
 				     struct rlx_error *err);
+/* As rlx_program_file_info() does; @path is its name. */
+void rlx_plan_file_info(const struct rlx_plan_file *f, const char *path,
+			struct rlx_program_file_info *out);
 /* A program for @opts, which are complete. */
 enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 				      const struct rlx_load_opts *opts,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The rlx command: help, wrong usage, info, run, bench, dump, ops. */
+#include <sys/inotify.h>
+
 #include "rlx/npy.h"
 #include "selftests/cli/cli.h"
 #include "selftests/io/onnx_write.h"
@@ -408,6 +410,36 @@ TEST(compile_ahead)
 	ENDS(RLX("info", "relu.rlx"), 3, err, "no plan file");
 	CHECK(!truncate("add.rlxp", 700));
 	ENDS(RLX("run", "add.rlxp"), 3, err, "rlx run: add.rlxp: the plan file has 700 bytes");
+}
+
+/*
+ * What info says of a plan file is all of one file: between two times that it opens the
+ * name, another may have been renamed over it. Events that are alike and follow each other
+ * are told once, so ends are asked for, too.
+ */
+TEST(info_opens_a_plan_file_once)
+{
+	union {
+		struct inotify_event e;
+		char b[4096];
+	} buf;
+	int fd, opened = 0;
+	ssize_t n, at;
+
+	relu_model();
+	ENDS(RLX("compile", "relu.rlx", "-o", "relu.rlxp"), 0, out, "for ");
+	fd = inotify_init1(IN_NONBLOCK);
+	CHECK(fd >= 0 && inotify_add_watch(fd, "relu.rlxp", IN_OPEN | IN_CLOSE) >= 0);
+	ENDS(RLX("info", "relu.rlxp", "--verify"), 0, out, "weights are whole");
+	n = read(fd, buf.b, sizeof(buf.b));
+	CHECK(n > 0);
+	for (at = 0; at < n; at += (ssize_t)sizeof(buf.e)) {	/* of a file, without a name */
+		const struct inotify_event *e = (const void *)(buf.b + at);
+
+		opened += !!(e->mask & IN_OPEN);
+	}
+	CHECK_EQ(opened, 1);
+	close(fd);
 }
 
 TEST(ops_are_counted)

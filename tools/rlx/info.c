@@ -12,7 +12,7 @@
 #include "base/amx.h"
 #include "base/lapack.h"
 #include "base/proc.h"
-#include "rlx/aot.h"
+#include "model/plan_file.h"
 #include "rlx/device.h"
 #include "tools/rlx/tool.h"
 
@@ -290,12 +290,16 @@ static int plan_file(struct out *o, const char *path, bool json, bool verify)
 	struct rlx_program_file_info i;
 	struct rlx_program *p = NULL;
 	struct rlx_error err = { 0 };
+	struct rlx_plan_file *f;
 	enum rlx_status st;
 
-	if (rlx_program_file_info(path, &i, &err))
+	/* Opened once: both answers are of the same file, whatever is renamed meanwhile. */
+	if (rlx_plan_file_open(path, &f, &err))
 		return tool_fail("info", TOOL_FAILED, "%s", err.text);
-	st = rlx_program_load(path, &l, &p, &err);
+	rlx_plan_file_info(f, path, &i);
+	st = rlx_plan_file_program(f, path, &l, &p, &err);
 	rlx_program_put(p);
+	rlx_plan_file_put(f);
 	out_begin(o, json);
 	out_section(o, path);
 	out_str(o, "for", i.layout);
