@@ -625,6 +625,7 @@ TEST(endless_recursion_is_refused)
 
 TEST(errors_name_op_opset_and_node)
 {
+	static const int64_t ones[9] = { 1, 1, 1, 1, 1, 1, 1, 2, 4 };
 	struct rlx_spec x = f32_spec("x", 2, 4), bad;
 	struct out g = { .n = 0 }, n;
 
@@ -644,6 +645,12 @@ TEST(errors_name_op_opset_and_node)
 	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
 	put_node(&g, "Relu nowhere > y");
 	refuse(&g, 13, x, RLX_EPARSE, "'nowhere' is made by no earlier node");
+	g.n = 0;
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_i64_tensor(&g, 5, "nine", ones, 9);
+	put_node(&g, "Reshape x nine > y");
+	refuse(&g, 13, x, RLX_ENOSUP, "Reshape (opset 13, node 'y'): rank 9 is over 8");
 	g.n = 0;
 	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
 	put_info(&g, 12, "z", ONNX_FLOAT, NULL, 0);
