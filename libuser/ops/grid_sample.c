@@ -12,7 +12,9 @@
  *		align_corners their middles. mode RLX_RESIZE_NEAREST (if not given, ties to even),
  *		LINEAR, or CUBIC with -0.75. What lies outside is, by padding, RLX_GRID_ZEROS (if
  *		not given) 0, BORDER the nearest element, REFLECTION the image mirrored at those
- *		edges. A NaN coordinate reads 0.
+ *		edges. A NaN coordinate reads 0. CUBIC with BORDER moves a place outside to the
+ *		middle of the nearest element, as ONNX's reference does; ONNX Runtime and PyTorch
+ *		move each tap by itself, and differ from it in the first pixels outside.
  * Errors:	RLX_ESHAPE if a spatial dimension of x is empty and the grid is not.
  * Gradient:	to x by the weights of what was read, to grid by their slopes: none of the nearest,
  *		nor where a coordinate is held at the border
