@@ -93,6 +93,8 @@ struct hlo hlo_cast(struct hlo_emit *e, struct hlo x, enum rlx_dtype to);
 struct hlo hlo_widen(struct hlo_emit *e, struct hlo x);
 
 struct hlo hlo_reshape(struct hlo_emit *e, struct hlo x, const struct hlo_type *shape);
+/* The same bytes: also c64 as f32 with a last dimension of 2, and the other way round */
+struct hlo hlo_view(struct hlo_emit *e, struct hlo x, const struct hlo_type *want);
 struct hlo hlo_transpose(struct hlo_emit *e, struct hlo x, const int64_t *perm);
 /* Dimension i of @x becomes dimension @dims[i] of @shape; NULL: the last ones, as numpy does */
 struct hlo hlo_broadcast(struct hlo_emit *e, struct hlo x, const struct hlo_type *shape,

@@ -183,6 +183,51 @@ static struct hlo part(struct hlo_emit *e, const char *which, struct hlo x)
 	return v;
 }
 
+static struct hlo join_parts(struct hlo_emit *e, struct hlo re, struct hlo im)
+{
+	struct hlo_type t = re.t;
+	struct hlo v;
+
+	if (!re.id || !im.id)
+		return (struct hlo){ 0 };
+	t.dtype = RLX_C64;
+	v = hlo_new(e, &t);
+	hlo_put(&e->text, "stablehlo.complex %%%u, %%%u : ", re.id, im.id);
+	hlo_put_type(&e->text, &t);
+	hlo_put(&e->text, "\n");
+	return v;
+}
+
+/* The column @which of pairs @x[n, 2] */
+static struct hlo column(struct hlo_emit *e, struct hlo x, int64_t which)
+{
+	return hlo_slice(e, x, (int64_t[]){ 0, which }, (int64_t[]){ 1, 1 },
+			 (int64_t[]){ x.t.dim[0], 1 });
+}
+
+struct hlo hlo_view(struct hlo_emit *e, struct hlo x, const struct hlo_type *want)
+{
+	int64_t n = hlo_count(want->dtype == RLX_C64 ? want : &x.t);
+	struct hlo_type one = { RLX_F32, 2, { n, 1 } }, two = { RLX_F32, 2, { n, 2 } };
+
+	if (!x.id || x.t.dtype == want->dtype)
+		return hlo_reshape(e, x, want);
+	if (x.t.dtype == RLX_F32 && want->dtype == RLX_C64) {
+		x = hlo_reshape(e, x, &two);
+		x = join_parts(e, column(e, x, 0), column(e, x, 1));
+	} else if (x.t.dtype == RLX_C64 && want->dtype == RLX_F32) {
+		const struct hlo part_of[2] = {
+			hlo_reshape(e, part(e, "real", x), &one),
+			hlo_reshape(e, part(e, "imag", x), &one),
+		};
+
+		x = hlo_concat(e, part_of, 2, 1);
+	} else {
+		return hlo_fail(e, "a view of another dtype");
+	}
+	return hlo_reshape(e, x, want);
+}
+
 void hlo_emit_norm_sq(struct hlo_emit *e)
 {
 	struct hlo re = part(e, "real", e->in[0]), im = part(e, "imag", e->in[0]);
@@ -192,12 +237,7 @@ void hlo_emit_norm_sq(struct hlo_emit *e)
 
 void hlo_emit_conjugate(struct hlo_emit *e)
 {
-	struct hlo re = part(e, "real", e->in[0]), v;
-	struct hlo im = hlo_1(e, "negate", part(e, "imag", e->in[0]));
+	struct hlo re = part(e, "real", e->in[0]);
 
-	v = hlo_new(e, &e->in[0].t);
-	hlo_put(&e->text, "stablehlo.complex %%%u, %%%u : ", re.id, im.id);
-	hlo_put_type(&e->text, &e->in[0].t);
-	hlo_put(&e->text, "\n");
-	e->out[0] = v;
+	e->out[0] = join_parts(e, re, hlo_1(e, "negate", part(e, "imag", e->in[0])));
 }

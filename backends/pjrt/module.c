@@ -92,7 +92,7 @@ static struct hlo read_value(struct writer *w, uint32_t v)
 		return (struct hlo){ 0 };
 	if (!now->id)
 		*now = is_inlined(is) ? inlined(w, is) : argument(w, is->root);
-	return hlo_reshape(&w->e, *now, &t);
+	return hlo_view(&w->e, *now, &t);
 }
 
 /* ---- steps ---- */
@@ -130,7 +130,7 @@ static enum rlx_status write_step(struct writer *w, uint32_t s)
 	if (!st->def) {		/* a copy of bytes */
 		struct hlo_type t = hlo_type(&e->type[0]);
 
-		e->out[0] = hlo_reshape(e, e->in[0], &t);
+		e->out[0] = hlo_view(e, e->in[0], &t);
 	} else if (!hlo_step(e)) {
 		return rlx_error_set(w->err, RLX_EBUG, st->file, st->line, "pjrt: %s: %s",
 				     st->def->name, e->why);

@@ -14,6 +14,11 @@ struct copy {
 	uint32_t		 n_wrt, n_of;
 };
 
+static bool is_number(const struct rlx_type *t)
+{
+	return rlx_dtype_is_float(t->dtype) || t->dtype == RLX_C64;
+}
+
 /* "d_" and @name, kept with @g; NULL and a sticky error if memory runs out. */
 static const char *gradient_name(struct rlx_graph *g, const char *name)
 {
@@ -64,7 +69,7 @@ static void seed(struct copy *c, bool loss)
 		v = rlx_graph_io_value(c->old, RLX_IO_OUTPUT, i);
 		if (loss && i)
 			break;
-		if (!rlx_dtype_is_float(c->g->val[v.id].type.dtype))
+		if (!is_number(&c->g->val[v.id].type))
 			continue;
 		c->of[c->n_of] = v;
 		if (!loss)
@@ -107,8 +112,9 @@ static enum rlx_status check(const struct rlx_graph *g, const rlx_value *wrt,
 			return rlx_fail(err, RLX_EINVAL,
 					"gradient: value %u (wrt %u) is not in graph '%s'",
 					wrt[i].id, i, g->name);
-		if (!rlx_dtype_is_float(g->val[wrt[i].id].type.dtype))
-			return rlx_fail(err, RLX_ETYPE, "gradient: wrt %u is %s, no float", i,
+		if (!is_number(&g->val[wrt[i].id].type))
+			return rlx_fail(err, RLX_ETYPE,
+					"gradient: wrt %u is %s, no float and no c64", i,
 					rlx_dtype_name(g->val[wrt[i].id].type.dtype));
 	}
 	return RLX_OK;

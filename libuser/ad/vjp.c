@@ -7,17 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ad/complex.h"
 #include "ad/control.h"
 #include "base/alloc.h"
 #include "ir/graph.h"
-#include "ops/emit.h"
+#include "ops/complex.h"
 #include "rlx/grad.h"
 
 /* An op that expands into itself would never end. */
 enum { MAX_DEPTH = 16 };
 
-/* What is known of a value: it depends on a wrt, through c64 alone, and something on it. */
-enum { DEPENDS = 1, THROUGH_C64 = 2, REACHES = 4 };
+/* What is known of a value: it depends on a wrt, and something on it. */
+enum { DEPENDS = 1, REACHES = 2 };
 
 /* A share of a value's gradient. */
 struct share {
@@ -69,6 +70,33 @@ static bool stops(const struct rlx_node *n)
 	return n->def->traits & (RLX_T_NODIFF | RLX_T_LEAF) || n->scope & RLX_SCOPE_NOGRAD;
 }
 
+/* Values of it have gradients. */
+static bool is_number(enum rlx_dtype dt)
+{
+	return rlx_dtype_is_float(dt) || dt == RLX_C64;
+}
+
+static bool is_complex(const struct walk *w, uint32_t v)
+{
+	return w->g->val[v].type.dtype == RLX_C64;
+}
+
+/*
+ * Does nothing pass it? What has no rule for c64 would hide its input, if that depends on a
+ * wrt: it is refused when a gradient comes to it.
+ */
+static bool hides(const struct walk *w, const struct rlx_node *v)
+{
+	uint32_t i;
+
+	if (!stops(v) || v->def->index == RLX_OP_stop_gradient)
+		return stops(v);
+	for (i = 0; i < v->n_in; i++)
+		if (v->in[i] && is_complex(w, v->in[i]) && flags_of(w, v->in[i]) & DEPENDS)
+			return v->scope & RLX_SCOPE_NOGRAD;
+	return true;
+}
+
 /* Values that depend on a wrt, which @w->flags has already; then those that reach an end. */
 static void mark(struct walk *w)
 {
@@ -81,17 +109,11 @@ static void mark(struct walk *w)
 
 		for (f = 0, i = 0; i < v->n_in; i++)
 			f |= flags_of(w, v->in[i]);
-		if (!(f & (DEPENDS | THROUGH_C64)) || v->scope & RLX_SCOPE_NOGRAD)
+		if (!(f & DEPENDS) || hides(w, v))
 			continue;
-		for (i = 0; i < v->n_out; i++) {
-			enum rlx_dtype dt = g->val[v->out + i].type.dtype;
-
-			/* what hides a c64 input is refused when a gradient comes to it */
-			if (rlx_dtype_is_float(dt) && (!stops(v) || f & THROUGH_C64))
+		for (i = 0; i < v->n_out; i++)
+			if (is_number(g->val[v->out + i].type.dtype))
 				w->flags[v->out + i - w->base] |= DEPENDS;
-			else if (dt == RLX_C64)
-				w->flags[v->out + i - w->base] |= THROUGH_C64;
-		}
 	}
 	for (n = w->end; n-- > w->first;) {
 		const struct rlx_node *v = &g->node[n];
@@ -251,13 +273,16 @@ out_free:
 
 /*
  * The sum of what came to @v, in the order in which it came: the last reader's first. It is
- * one chain, so that it becomes one region. More than two of 16 bits are summed in f32.
+ * one chain, so that it becomes one region. More than two of 16 bits are summed in f32; c64 as
+ * pairs.
  */
 static rlx_value join(struct walk *w, uint32_t v)
 {
 	uint32_t at = v - w->base, i = w->head[at], n = 0;
-	enum rlx_dtype dt = w->g->val[v].type.dtype, acc = dt;
+	const struct rlx_type type = w->g->val[v].type;
+	enum rlx_dtype dt = type.dtype, acc = dt;
 	rlx_value sum = RLX_NONE;
+	bool pairs;
 
 	for (; i; i = w->shares->e[i - 1].next)
 		n++;
@@ -265,11 +290,15 @@ static rlx_value join(struct walk *w, uint32_t v)
 		acc = RLX_F32;
 	if (n > 1)
 		sum = join_parts(w, v, n);
+	pairs = dt == RLX_C64 && n > 1 && !sum.id;
 	for (i = sum.id ? 0 : w->head[at]; i; i = w->shares->e[i - 1].next) {
 		rlx_value d = op_cast(w->g, w->shares->e[i - 1].d, acc);
 
+		d = pairs ? op_complex_pairs(w->g, d) : d;
 		sum = sum.id ? rlx_emit(w->g, add, .a = sum, .b = d) : d;
 	}
+	if (pairs)
+		sum = op_complex_of_pairs(w->g, sum, &type);
 	if (n > 1) {
 		i = w->head[at];
 		sum = op_cast(w->g, sum, dt);
@@ -288,18 +317,36 @@ static void refuse(struct walk *w, const struct rlx_node *v)
 	w->g->err.line = v->line;
 }
 
-/* Complex values have no gradients: what depends on a wrt through one would lose a part. */
-static bool through_complex(struct walk *w, const struct rlx_node *v)
+static enum rlx_status (*expansion(const struct rlx_op_impl *im))(struct rlx_expand *)
 {
+	return im->grad_expand ? im->grad_expand : im->expand;
+}
+
+/*
+ * Has it c64 that gradients go to or come from, and no rule for that? It is refused then: a part
+ * would be lost; of a scan one that goes from step to step.
+ */
+static bool lacks_complex_rule(struct walk *w, const struct rlx_node *v)
+{
+	bool in = false, found = false, any = false;
 	uint32_t i;
 
-	for (i = 0; i < v->n_in && !(flags_of(w, v->in[i]) & THROUGH_C64); i++)
-		;
-	if (i == v->n_in || w->g->err.status)
-		return i < v->n_in;
+	if (v->def->impl->complex_vjp || (!rlx_ad_is_control(v->def) && !stops(v) &&
+					  !v->def->impl->vjp && expansion(v->def->impl)))
+		return false;
+	for (i = 0; i < v->n_in; i++)
+		any = any || useful(w, v->in[i]);
+	for (i = 0; any && i < v->n_out && !found; i++)
+		found = is_complex(w, v->out + i) &&
+			(w->head[v->out + i - w->base] || v->def->index == RLX_OP_scan);
+	for (i = found ? i : 0; i < v->n_in && !found; i++)
+		in = found = v->in[i] && is_complex(w, v->in[i]) && useful(w, v->in[i]);
+	if (!found || w->g->err.status)
+		return found;
 	rlx_fail(&w->g->err, RLX_ENOSUP,
-		 "%s: its c64 input %u depends on what the gradient is by; there are none through "
-		 "c64: keep real and imaginary parts as floats", v->def->name, i);
+		 "%s has no gradient rule for complex numbers, which its c64 %s %u would need: "
+		 "keep real and imaginary parts as floats (view_as_real)", v->def->name,
+		 in ? "input" : "output", i - 1);
 	w->g->err.file = v->file;
 	w->g->err.line = v->line;
 	return true;
@@ -314,11 +361,6 @@ struct view {
 };
 
 static void walk_back(struct walk *w);
-
-static enum rlx_status (*expansion(const struct rlx_op_impl *im))(struct rlx_expand *)
-{
-	return im->grad_expand ? im->grad_expand : im->expand;
-}
 
 /* Emit what the node stands for, and walk back through that. */
 static void through_expansion(struct walk *w, struct view *v)
@@ -359,6 +401,18 @@ static void through_expansion(struct walk *w, struct view *v)
 	walk_fini(&sub);
 }
 
+/* The op's rule; for its parts, if it has complex ones. */
+static enum rlx_status (*rule_of(const struct walk *w, const struct view *v))(struct rlx_grad *)
+{
+	const struct rlx_op_impl *im = v->node.def->impl;
+	uint32_t i;
+
+	for (i = 0; im->complex_vjp == RLX_COMPLEX_VJP_PARTS && i < v->node.n_out; i++)
+		if (is_complex(w, v->node.out + i))
+			return rlx_ad_complex_parts;
+	return im->vjp;
+}
+
 static void through_rule(struct walk *w, struct view *v)
 {
 	struct rlx_grad q = {
@@ -370,7 +424,7 @@ static void through_rule(struct walk *w, struct view *v)
 
 	if (rlx_ad_is_control(v->node.def))
 		rlx_ad_control(w->g, &v->node, v->d_out, v->need, v->d_in);
-	else if (v->node.def->impl->vjp(&q) && !w->g->err.status)
+	else if (rule_of(w, v)(&q) && !w->g->err.status)
 		rlx_fail(&w->g->err, RLX_ENOMEM, "%s: the gradient rule ran out of memory",
 			 v->node.def->name);
 	for (i = 0; i < v->node.n_in; i++)
@@ -387,7 +441,7 @@ static void node_back(struct walk *w, uint32_t n)
 
 	for (i = 0; i < n_out; i++)
 		any = any || w->head[v.node.out + i - w->base];
-	if (!any || through_complex(w, &v.node) || stops(&v.node))
+	if (!any || lacks_complex_rule(w, &v.node) || stops(&v.node))
 		return;
 	if (!v.node.def->impl->vjp && !expansion(v.node.def->impl) &&
 	    !rlx_ad_is_control(v.node.def)) {
@@ -442,7 +496,7 @@ static bool of_graph(struct rlx_graph *g, rlx_value v, const char *what, uint32_
 	return false;
 }
 
-static bool check_floats(struct rlx_graph *g, const struct rlx_values *l, const char *what)
+static bool check_numbers(struct rlx_graph *g, const struct rlx_values *l, const char *what)
 {
 	uint32_t i;
 
@@ -454,9 +508,9 @@ static bool check_floats(struct rlx_graph *g, const struct rlx_values *l, const 
 	for (i = 0; i < l->n; i++) {
 		if (!of_graph(g, l->v[i], what, i))
 			return false;
-		if (rlx_dtype_is_float(g->val[l->v[i].id].type.dtype))
+		if (is_number(g->val[l->v[i].id].type.dtype))
 			continue;
-		rlx_fail(&g->err, RLX_ETYPE, "gradient: %s %u is %s, no float", what, i,
+		rlx_fail(&g->err, RLX_ETYPE, "gradient: %s %u is %s, no float and no c64", what, i,
 			 rlx_dtype_name(g->val[l->v[i].id].type.dtype));
 		return false;
 	}
@@ -505,6 +559,11 @@ static rlx_value unit_seed(struct rlx_graph *g, const struct rlx_values *of)
 			 "gradient: without seeds one value of one element is derived, and no more");
 		return RLX_NONE;
 	}
+	if (t->dtype == RLX_C64) {
+		rlx_fail(&g->err, RLX_ETYPE,
+			 "gradient: without seeds a real value is derived, this one is c64");
+		return RLX_NONE;
+	}
 	copy = *t;
 	return op_fill(g, &copy, 1);
 }
@@ -522,7 +581,7 @@ static bool take_args(struct rlx_graph *g, const struct rlx_ad *a, struct rlx_ad
 	}
 	*own = (struct rlx_ad){ 0 };
 	memcpy(own, a, a->size < sizeof(*own) ? a->size : sizeof(*own));
-	return check_floats(g, &own->of, "of") && check_floats(g, &own->wrt, "wrt");
+	return check_numbers(g, &own->of, "of") && check_numbers(g, &own->wrt, "wrt");
 }
 
 static void derive(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d)
@@ -593,7 +652,8 @@ static void push_forward(struct rlx_graph *g, const struct rlx_ad *a, rlx_value 
 		t = op_type(g, a->of.v[i]);
 		u[i] = op_fill(g, &t, 0);
 		/* a node of its own, also for a scalar, whose fill is a constant */
-		u[i] = rlx_emit(g, neg, .x = u[i]);
+		u[i] = t.dtype == RLX_C64 ? rlx_emit(g, conjugate, .x = u[i]) :
+		       rlx_emit(g, neg, .x = u[i]);
 	}
 	back.seed = (struct rlx_values){ u, a->of.n };
 	if (g->err.status)

@@ -178,11 +178,23 @@ struct rlx_pattern {
 };
 
 /* NULL members have one meaning each, given behind them. */
+/*
+ * What .vjp does where a gradient comes from c64 or goes to it. The gradient of a real loss by
+ * z = a + ib is that by a plus i times that by b.
+ */
+enum rlx_complex_vjp {
+	RLX_COMPLEX_VJP_NONE,	/* nothing: refused by the op's name; .expand is walked through */
+	RLX_COMPLEX_VJP_WHOLE,	/* it is right for c64 */
+	/* the op moves or adds real and imaginary parts alike: it is asked for each, in f32 */
+	RLX_COMPLEX_VJP_PARTS,
+};
+
 struct rlx_op_impl {
 	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
 	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
 	size_t		(*scratch)(const struct rlx_infer *q);	/* NULL: none; types are known */
-	enum rlx_status	(*vjp)(struct rlx_grad *q);	/* NULL: by the next two; NODIFF: none */
+	enum rlx_status	(*vjp)(struct rlx_grad *q);	/* NULL: by .(grad_)expand; NODIFF: none */
+	enum rlx_complex_vjp complex_vjp;
 	enum rlx_status	(*expand)(struct rlx_expand *q);	/* NULL: already simple */
 	/*
 	 * What gradients go through where that is not for running: it may refuse forms, with

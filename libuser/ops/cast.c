@@ -10,7 +10,8 @@
  *		truncation, the end of the range beyond it, 0 for NaN; integers become other
  *		integers by their low bits. To bool: whether it is not 0, which NaN is not. c64
  *		gives its real part, and gets an imaginary part of 0.
- * Gradient:	dx = dy in x's dtype, where that is a float
+ * Gradient:	dx = dy in x's dtype, where that is a float or c64: its real part for a float
+ *		that became c64, with an imaginary part of 0 for c64 that became a float
  * Source:	ONNX Cast-21 and IEEE 754; beyond the range of integers, where both leave it open,
  *		as said
  */
@@ -167,7 +168,7 @@ static enum rlx_status cast_vjp(struct rlx_grad *q)
 {
 	const struct rlx_type *t = rlx_type_of(q->g, q->in[0]);
 
-	if (rlx_dtype_is_float(t->dtype))
+	if (rlx_dtype_is_float(t->dtype) || t->dtype == RLX_C64)
 		q->d_in[0] = rlx_emit(q->g, cast, .x = q->d_out[0], .to = t->dtype);
 	return RLX_OK;
 }
@@ -193,5 +194,6 @@ static bool cast_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cast_impl = {
 	.infer = cast_infer, .eval = cast_eval, .vjp = cast_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.sample = cast_sample,
 };

@@ -7,12 +7,12 @@
  * Shapes:	x[..] -> y[..], alike
  * Dtypes:	c64
  * Does:	turns the sign of the imaginary part, that of 0 and NaN too.
- * Gradient:	none: there are none through c64
+ * Gradient:	dx = conjugate(dy)
  * Source:	numpy.conjugate
  */
 RLX_OP(conjugate, "re - i im, element by element",
 	IN(x),
-	RLX_T_MOVE | RLX_T_NODIFF)
+	RLX_T_MOVE)
 
 static enum rlx_status conjugate_infer(struct rlx_infer *q)
 {
@@ -35,6 +35,12 @@ static enum rlx_status conjugate_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+static enum rlx_status conjugate_vjp(struct rlx_grad *q)
+{
+	q->d_in[0] = rlx_emit(q->g, conjugate, .x = q->d_out[0]);
+	return RLX_OK;
+}
+
 static bool conjugate_sample(unsigned int i, struct rlx_sample *s)
 {
 	if (i > 1)
@@ -46,6 +52,7 @@ static bool conjugate_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_conjugate_impl = {
-	.infer = conjugate_infer, .eval = conjugate_eval, .sample = conjugate_sample,
+	.infer = conjugate_infer, .eval = conjugate_eval, .vjp = conjugate_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = conjugate_sample,
 	.batch = op_batch_front,
 };

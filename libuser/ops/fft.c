@@ -12,8 +12,7 @@
  *		has a length for each axis: x is cut there, or zeros follow it; 0 is as long as x.
  *		Any length of at least 1 has a kernel. norm: BACKWARD scales the inverse by 1 / n,
  *		FORWARD the other, ORTHO both by 1 / sqrt(n).
- * Gradient:	dx = the transform of dy with the other sign, scaled as this one; of floats alone,
- *		for there are none through c64
+ * Gradient:	dx = the transform of dy with the other sign, scaled as this one
  * Source:	numpy.fft.fftn; ONNX DFT-20
  */
 RLX_OP(fft, "discrete Fourier transform along given axes, of any length, either way",
@@ -52,6 +51,7 @@ static bool fft_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = fft_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.cost = op_fft_cost, .sample = fft_sample,
 	.batch = op_batch_axes,
 };

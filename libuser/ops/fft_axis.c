@@ -376,6 +376,11 @@ rlx_value op_fft_weigh(struct rlx_graph *g, rlx_value x, uint32_t axis, int64_t 
 
 	if (!x.id)
 		return x;
+	if (t.dtype == RLX_C64) {	/* as pairs, of which there is room for a dimension */
+		x = rlx_emit(g, view_as_real, .x = op_fold3(g, x, axis));
+		x = rlx_emit(g, view_as_complex, .x = op_fft_weigh(g, x, 1, n, inner));
+		return op_reshape(g, x, t.dim, t.rank);
+	}
 	/* 1 + (inner - 1) where 0 < k < n / 2, by numbers: no table of the length */
 	w.rank = t.rank - axis;
 	for (uint32_t i = 0; i < w.rank; i++)
@@ -419,7 +424,6 @@ bool op_fft_sample(unsigned int i, struct rlx_sample *s, enum op_fft_kind kind,
 	s->in[0] = c[i].x;
 	if (kind != OP_RFFT && c[i].joined) {
 		s->in[0].dtype = RLX_C64;
-		s->grad_tol = -1;
 	} else if (kind != OP_RFFT) {
 		s->in[0].dim[s->in[0].rank++] = 2;
 	}

@@ -31,7 +31,8 @@ static enum rlx_status irfft_vjp(struct rlx_grad *q)
 		return RLX_EBUG;
 	last = f.n_axis - 1;
 	d = rlx_emit(q->g, rfft, .x = q->d_out[0], .axes = a->axes,
-		     .norm = op_fft_norm_back(a->norm));
+		     .norm = op_fft_norm_back(a->norm),
+		     .joined = op_type(q->g, q->in[0]).dtype == RLX_C64);
 	d = op_fft_weigh(q->g, d, f.axis[last], f.n[last], 2);
 	for (k = 0; k < f.n_axis; k++)
 		d = op_fft_fit(q->g, d, f.axis[k], f.in[f.axis[k]]);
@@ -48,6 +49,7 @@ static bool irfft_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_irfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = irfft_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.cost = op_fft_cost, .sample = irfft_sample,
 	.batch = op_batch_axes,
 };

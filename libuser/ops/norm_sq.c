@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /* The squared magnitude of complex numbers. */
 #include "ops/batch.h"
-#include "ops/emit.h"
+#include "ops/complex.h"
 
 /*
  * Shapes:	x[..] -> y[..], alike
  * Dtypes:	x: c64; y: f32
  * Does:	the square of the magnitude, rounded once.
- * Gradient:	none: there are none through c64
+ * Gradient:	dx = 2 dy x, by real and by imaginary part
  * Source:	numpy.abs squared
  */
 RLX_OP(norm_sq, "re^2 + im^2 of c64, as f32",
 	IN(x),
-	RLX_T_REDUCTION | RLX_T_NODIFF)
+	RLX_T_REDUCTION)
 
 static enum rlx_status norm_sq_infer(struct rlx_infer *q)
 {
@@ -37,6 +37,17 @@ static enum rlx_status norm_sq_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+static enum rlx_status norm_sq_vjp(struct rlx_grad *q)
+{
+	struct rlx_type t = op_type(q->g, q->in[0]);
+	rlx_value d = op_reshape(q->g, q->d_out[0], (int64_t[]){ rlx_type_count(&t), 1 }, 2);
+
+	d = rlx_emit(q->g, mul, .a = op_mul_const(q->g, d, 2),
+		     .b = op_complex_pairs(q->g, q->in[0]));
+	q->d_in[0] = op_complex_of_pairs(q->g, d, &t);
+	return op_done(q->g);
+}
+
 static bool norm_sq_sample(unsigned int i, struct rlx_sample *s)
 {
 	if (i > 1)
@@ -49,6 +60,7 @@ static bool norm_sq_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_norm_sq_impl = {
-	.infer = norm_sq_infer, .eval = norm_sq_eval, .sample = norm_sq_sample,
+	.infer = norm_sq_infer, .eval = norm_sq_eval, .vjp = norm_sq_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = norm_sq_sample,
 	.batch = op_batch_front,
 };

@@ -11,7 +11,7 @@
  * Does:	the first n / 2 + 1 elements of the transform along the last of axes, as fft does it
  *		(the others are their conjugates), then that along the other axes. axes, n and norm
  *		as in fft.
- * Gradient:	dx = irfft(dy), unscaled, elements that stand for two halved; of floats alone
+ * Gradient:	dx = irfft(dy), unscaled, elements that stand for two halved
  * Source:	numpy.fft.rfftn
  */
 RLX_OP(rfft, "discrete Fourier transform of real numbers, to half of the spectrum",
@@ -52,12 +52,12 @@ static bool rfft_sample(unsigned int i, struct rlx_sample *s)
 		return false;
 	a->joined = i == 9;
 	s->f32_only = a->joined;
-	s->grad_tol = a->joined ? -1 : 0;
 	return true;
 }
 
 const struct rlx_op_impl rlx_op_rfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = rfft_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.cost = op_fft_cost, .sample = rfft_sample,
 	.batch = op_batch_axes,
 };

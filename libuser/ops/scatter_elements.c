@@ -143,6 +143,7 @@ static bool scatter_elements_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_scatter_elements_impl = {
 	.infer = scatter_elements_infer, .scratch = scatter_elements_scratch,
 	.eval = scatter_elements_eval, .vjp = scatter_elements_vjp,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.sample = scatter_elements_sample,
 	.batch = op_batch_axes,
 };

@@ -37,7 +37,8 @@ static bool rounds_before(const struct rlx_legal *l, const struct rlx_node *n, e
 	if (n->def->index == RLX_OP_pool)
 		return a->kind == RLX_POOL_MAX && !a->indices &&
 		       rlx_legal_as(l, n, NULL, (enum rlx_dtype[RLX_LEGAL_INPUTS]){ to });
-	return n->n_in == 1 && n->def->traits & (RLX_T_VIEW | RLX_T_MOVE);
+	return n->n_in == 1 && n->def->traits & (RLX_T_VIEW | RLX_T_MOVE) &&
+	       l->g->val[n->in[0]].type.dtype == l->g->val[n->out].type.dtype;
 }
 
 /* What is rounded by @cast alone, past such ops; 0: something else reads it too. */

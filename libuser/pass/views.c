@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Simplify reshapes, transposes, casts, slices and expansions: those that change
+ * Simplify reshapes, views, transposes, casts, slices and expansions: those that change
  * nothing go, two in a row become one, and a transpose that only moves
  * dimensions of size 1 becomes a reshape, which costs nothing.
  */
@@ -71,6 +71,21 @@ static rlx_value simpler_reshape(struct rlx_rewrite *rw, const struct rlx_node *
 	return rlx_emit(rw->g, reshape, .x = { below->in[0] }, .shape = { y->dim, y->rank });
 }
 
+/* A view back of what is, but for its shape, the view @other of something. */
+static rlx_value back(struct rlx_rewrite *rw, const struct rlx_node *n, uint16_t other)
+{
+	const struct rlx_node *below = maker(rw, n->in[0]);
+	const struct rlx_type *y = &rw->old->val[n->out].type;
+
+	if (below->def->index == RLX_OP_reshape)
+		below = rlx_node_of(rw->g, below->in[0]);
+	if (below->def->index != other)
+		return RLX_NONE;
+	if (rlx_type_equal(&rw->g->val[below->in[0]].type, y))
+		return (rlx_value){ below->in[0] };
+	return rlx_emit(rw->g, reshape, .x = { below->in[0] }, .shape = { y->dim, y->rank });
+}
+
 static bool forward(const struct rlx_op_slice *a)
 {
 	uint32_t i;
@@ -93,6 +108,10 @@ static rlx_value simpler(struct rlx_rewrite *rw, const struct rlx_node *n)
 		return rlx_type_equal(in, out) ? x : simpler_reshape(rw, n);
 	case RLX_OP_transpose:
 		return simpler_transpose(rw, n);
+	case RLX_OP_view_as_real:
+		return back(rw, n, RLX_OP_view_as_complex);
+	case RLX_OP_view_as_complex:
+		return back(rw, n, RLX_OP_view_as_real);
 	case RLX_OP_expand:
 	case RLX_OP_cast:
 	case RLX_OP_tile:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Gradient rules against central differences in f64: for every sample of every
- * op the loss is a random weighting of all float outputs.
+ * op the loss is a random weighting of all float outputs. Then the same of every op that takes
+ * c64, by real and imaginary parts.
  */
 #include <float.h>
 
@@ -17,6 +18,37 @@
 enum { MAX_IO = 2 * RLX_MAX_OUT + 2 * RLX_SAMPLE_IN };
 
 static unsigned int checked, refused;
+
+static bool is_number(const struct rlx_type *t)
+{
+	return rlx_dtype_is_float(t->dtype) || t->dtype == RLX_C64;
+}
+
+/* What a tensor has of real numbers, of c64 two for each element, and number @i of them. */
+static int64_t reals(const struct rlx_type *t)
+{
+	return rlx_type_count(t) * (t->dtype == RLX_C64 ? 2 : 1);
+}
+
+static double get(const struct rlx_tensor *t, int64_t i)
+{
+	return t->type.dtype == RLX_C64 ? (double)((const float *)t->data)[i] : el_get(t, i);
+}
+
+static void put(struct rlx_tensor *t, int64_t i, double x)
+{
+	if (t->type.dtype == RLX_C64)
+		((float *)t->data)[i] = (float)x;
+	else
+		el_set(t, i, x);
+}
+
+/* By how much the numbers of a dtype are off at 1. */
+static double rounding(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 ? DBL_EPSILON : dt == RLX_F16 ? 1e-3 : dt == RLX_BF16 ? 8e-3 :
+	       rlx_dtype_size(dt) == 1 ? 0.25 : (double)FLT_EPSILON;
+}
 
 static struct rlx_tensor tensor_new(struct rlx_type t)
 {
@@ -55,7 +87,10 @@ static void bench_fini(struct bench *b)
 		free(b->out[i].data);
 }
 
-/* Sum of the float outputs, each element weighed; *@size: of the magnitudes that it adds. */
+/*
+ * Sum of the outputs that have gradients, each number weighed; *@size: by how much rounding may
+ * put it off.
+ */
 static double loss(struct bench *b, const struct rlx_tensor *weight, double *size)
 {
 	struct rlx_error err = { 0 };
@@ -65,12 +100,12 @@ static double loss(struct bench *b, const struct rlx_tensor *weight, double *siz
 
 	CHECKF(!rlx_graph_eval(b->g, b->in, b->out, &err), "%s", err.text);
 	for (k = 0; k < b->n_out; k++) {
-		if (!rlx_dtype_is_float(b->out[k].type.dtype))
+		if (!is_number(&b->out[k].type))
 			continue;
-		for (i = 0; i < rlx_type_count(&b->out[k].type); i++) {
-			one = el_get(&weight[k], i) * el_get(&b->out[k], i);
+		for (i = 0; i < reals(&b->out[k].type); i++) {
+			one = get(&weight[k], i) * get(&b->out[k], i);
 			sum += one;
-			*size += fabs(one);
+			*size += fabs(one) * rounding(b->out[k].type.dtype);
 		}
 	}
 	return sum;
@@ -83,6 +118,7 @@ struct trial {
 	struct bench		*b;
 	struct rlx_tensor	 weight[MAX_IO];
 	uint64_t		*seed;
+	bool			 complex_values;
 };
 
 /* Fill dir[] at random, or with one 1 at a random place. */
@@ -101,19 +137,19 @@ static void draw(const struct trial *t, double *dir, int64_t n, bool single)
 static double slope(struct trial *t, unsigned int k, const double *dir, double h, double *noise)
 {
 	struct rlx_tensor *x = &t->b->in[k], keep = *x, moved = tensor_new(x->type);
-	int64_t n = rlx_type_count(&x->type), j;
+	int64_t n = reals(&x->type), j;
 	double up, down, size = 0;
 
 	*x = moved;
 	for (j = 0; j < n; j++)
-		el_set(x, j, el_get(&keep, j) + h * dir[j]);
+		put(x, j, get(&keep, j) + h * dir[j]);
 	up = loss(t->b, t->weight, &size);
 	for (j = 0; j < n; j++)
-		el_set(x, j, el_get(&keep, j) - h * dir[j]);
+		put(x, j, get(&keep, j) - h * dir[j]);
 	down = loss(t->b, t->weight, &size);
 	*x = keep;
 	free(moved.data);
-	*noise = 4 * DBL_EPSILON * size / h;
+	*noise = 4 * size / h;
 	return (up - down) / (2 * h);
 }
 
@@ -121,8 +157,10 @@ static double slope(struct trial *t, unsigned int k, const double *dir, double h
 static void check_direction(struct trial *t, unsigned int k,
 			    const struct rlx_tensor *grad, bool single)
 {
-	int64_t n = rlx_type_count(&grad->type), j;
-	double *dir, want, got = 0, size = 0, tol, noise, h;
+	/* c64 is linear or quadratic in them: differences are right over any step */
+	bool is_complex = t->complex_values;
+	int64_t n = reals(&grad->type), j;
+	double *dir, want, got = 0, size = 0, tol, noise, h = is_complex ? 0.5 : 1e-5;
 
 	if (!n)
 		return;
@@ -130,12 +168,13 @@ static void check_direction(struct trial *t, unsigned int k,
 	CHECK(dir);
 	draw(t, dir, n, single);
 	for (j = 0; j < n; j++) {
-		got += dir[j] * el_get(grad, j);
-		size += fabs(dir[j] * el_get(grad, j));
+		got += dir[j] * get(grad, j);
+		size += fabs(dir[j] * get(grad, j));
 	}
 	tol = t->c->s.grad_tol > 0 ? t->c->s.grad_tol : 1e-6;
 	/* a step may cross a kink of max or an exchange of sort: then a smaller one */
-	for (h = 1e-5; h > 0.5e-7; h /= 10) {
+	tol = is_complex ? fmax(tol, 1e-5) : tol;
+	for (; h > 0.5e-7; h /= is_complex ? 1e9 : 10) {
 		want = slope(t, k, dir, h, &noise);
 		if (fabs(got - want) <= tol * fmax(size, fabs(want)) + noise)
 			break;
@@ -148,22 +187,35 @@ static void check_direction(struct trial *t, unsigned int k,
 }
 
 /* Whether anything of this case can have a gradient at all. */
-static bool has_floats(const struct op_case *c, const struct bench *b)
+static bool has_numbers(const struct op_case *c, const struct bench *b)
 {
 	bool in = false, out = false;
 	unsigned int k;
 
 	for (k = 0; k < c->s.n_in; k++)
-		in = in || rlx_dtype_is_float(c->s.in[k].dtype);
+		in = in || is_number(&c->s.in[k]);
 	for (k = 0; k < b->n_out; k++)
-		out = out || rlx_dtype_is_float(b->out[k].type.dtype);
+		out = out || is_number(&b->out[k].type);
 	return in && out;
 }
 
-static void compare(const struct op_case *c, unsigned int i, struct bench *b,
-		    struct rlx_graph *vjp, uint64_t *seed)
+static bool has_complex(const struct op_case *c, const struct bench *b)
 {
-	struct trial t = { .c = c, .i = i, .b = b, .seed = seed };
+	bool found = false;
+	unsigned int k;
+
+	for (k = 0; k < c->s.n_in; k++)
+		found = found || c->s.in[k].dtype == RLX_C64;
+	for (k = 0; k < b->n_out; k++)
+		found = found || b->out[k].type.dtype == RLX_C64;
+	return found;
+}
+
+static void compare(const struct op_case *c, unsigned int i, struct bench *b,
+		    struct rlx_graph *vjp, uint64_t *seed, bool complex_values)
+{
+	struct trial t = { .c = c, .i = i, .b = b, .seed = seed,
+			   .complex_values = complex_values };
 	struct rlx_tensor *weight = t.weight;
 	struct rlx_error err = { 0 };
 	unsigned int k, n = 0, got;
@@ -174,16 +226,16 @@ static void compare(const struct op_case *c, unsigned int i, struct bench *b,
 	memcpy(v.in, b->in, sizeof(b->in));
 	for (k = 0; k < b->n_out; k++) {
 		weight[k] = tensor_new(b->out[k].type);
-		for (j = 0; j < rlx_type_count(&weight[k].type); j++)
-			el_set(&weight[k], j, rlx_test_uniform(seed, -1, 1));
-		if (rlx_dtype_is_float(weight[k].type.dtype))
+		for (j = 0; j < reals(&weight[k].type); j++)
+			put(&weight[k], j, rlx_test_uniform(seed, -1, 1));
+		if (is_number(&weight[k].type))
 			v.in[b->n_in + n++] = weight[k];
 	}
 	WANT(v.n_in == b->n_in + n, "%s: inputs of the gradient", c->def->name);
 	WANT(!rlx_graph_eval(vjp, v.in, v.out, &err), "%s sample %u: %s", c->def->name, i,
 	     err.text);
 	for (k = 0, got = b->n_out; !err.status && k < b->n_in; k++) {
-		if (!rlx_dtype_is_float(b->in[k].type.dtype))
+		if (!is_number(&b->in[k].type))
 			continue;
 		if (rlx_dtype_size(b->in[k].type.dtype) == 1) {
 			got++;	/* f8: no small steps to take differences by */
@@ -219,11 +271,11 @@ static void check_case(const struct op_case *c, unsigned int i, uint64_t *seed)
 		if (!c->s.in[k].dtype)
 			continue;
 		b.in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
-		if (rlx_dtype_is_float(c->s.in[k].dtype))
+		if (is_number(&c->s.in[k]))
 			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
 		in++;
 	}
-	if (!has_floats(c, &b))
+	if (!has_numbers(c, &b) || has_complex(c, &b))
 		goto out_fini;
 	st = rlx_graph_vjp(g, wrt, n, &vjp, &err);
 	if (!im->vjp && !im->expand && !im->grad_expand && !rlx_ad_is_control(c->def) &&
@@ -242,7 +294,7 @@ static void check_case(const struct op_case *c, unsigned int i, uint64_t *seed)
 	}
 	WANT(!st, "%s sample %u: %s", c->def->name, i, err.text);
 	if (!st && c->s.grad_tol >= 0 && !(c->def->traits & RLX_T_NODIFF))
-		compare(c, i, &b, vjp, seed);
+		compare(c, i, &b, vjp, seed, false);
 out_fini:
 	bench_fini(&b);
 out_put:
@@ -263,6 +315,94 @@ TEST(differences)
 		}
 	CHECKF(checked > 1000 && refused, "only %u directions checked, %u ops refused",
 	       checked, refused);
+	CHECKF(!op_case_failures, "%u of %u directions are wrong", op_case_failures, checked);
+}
+
+/* Ops that have a rule for c64; those that take it and have none are refused by name. */
+static const char with_complex_rule[] =
+	" block_channels cast compress concat conjugate expand fft frame gather gather_elements "
+	"gather_nd im2col irfft max_unpool norm_sq one_hot pad reshape reverse_sequence rfft "
+	"scatter_elements scatter_nd slice tile transpose trilu unblock_channels view_as_complex "
+	"view_as_real ";
+
+static bool is_listed(const char *name)
+{
+	char word[64];
+
+	snprintf(word, sizeof(word), " %s ", name);
+	return strstr(with_complex_rule, word);
+}
+
+static void draw_imaginary(struct op_case *c, uint64_t *seed)
+{
+	unsigned int k;
+	int64_t i;
+
+	for (k = 0; k < c->s.n_in; k++)
+		for (i = 0; c->s.in[k].dtype == RLX_C64 && i < rlx_type_count(&c->s.in[k]); i++)
+			((float *)c->data[k])[2 * i + 1] = (float)rlx_test_uniform(seed, -2, 2);
+}
+
+/* Whether differences were taken. */
+static bool check_complex_case(struct op_case *c, unsigned int i, uint64_t *seed)
+{
+	struct rlx_graph *g = op_case_graph(c), *vjp = NULL;
+	rlx_value wrt[RLX_SAMPLE_IN];
+	struct rlx_error err = { 0 };
+	unsigned int k, n = 0, in = 0;
+	struct bench b = { 0 };
+	enum rlx_status st;
+	bool ok = false;
+
+	if (rlx_graph_error(g)->status)		/* no c64 is taken */
+		goto out_put;
+	bench_init(&b, g);
+	for (k = 0; k < c->s.n_in; k++) {
+		if (!c->s.in[k].dtype)
+			continue;
+		b.in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
+		if (is_number(&c->s.in[k]))
+			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
+		in++;
+	}
+	if (!has_complex(c, &b) || !has_numbers(c, &b) || c->def->index == RLX_OP_stop_gradient)
+		goto out_put;
+	draw_imaginary(c, seed);
+	st = rlx_graph_vjp(g, wrt, n, &vjp, &err);
+	ok = !st && is_listed(c->def->name);
+	WANT(ok || (st == RLX_ENOSUP && !is_listed(c->def->name) &&
+		    (strstr(err.text, c->def->name) || c->def->impl->expand ||
+		     c->def->impl->grad_expand)),
+	     "%s sample %u of c64: status %d, %s", c->def->name, i, st, err.text);
+	if (ok)
+		compare(c, i, &b, vjp, seed, true);
+	refused += !ok;
+out_put:
+	bench_fini(&b);
+	rlx_graph_put(vjp);
+	rlx_graph_put(g);
+	return ok;
+}
+
+/* Samples of every op as they are, and with c64 in the place of f32. */
+TEST(complex_differences)
+{
+	const enum rlx_dtype real[] = { 0, RLX_C64 };
+	uint64_t seed = rlx_test_seed();
+	struct op_case c;
+	unsigned int d, i, k, n;
+
+	checked = refused = 0;
+	for (d = 0; d < rlx_op_count; d++) {
+		for (n = 0, k = 0; k < 2; k++)
+			for (i = 0; op_case_init(&c, rlx_op_defs[d], i, real[k], &seed); i++) {
+				n += check_complex_case(&c, i, &seed);
+				op_case_fini(&c);
+			}
+		WANT(n || !is_listed(rlx_op_defs[d]->name), "%s: no sample is of c64",
+		     rlx_op_defs[d]->name);
+	}
+	CHECKF(checked > 300, "only %u directions checked", checked);
 	CHECKF(!op_case_failures, "%u of %u directions are wrong", op_case_failures, checked);
 }
 
@@ -407,12 +547,19 @@ static enum rlx_status evaluate_all(void *ctx)
 	return st;
 }
 
-/* What depends on x through complex numbers: refused by the op's name, not a silent 0. */
+static struct rlx_graph *conjugation(void)
+{
+	struct rlx_graph *g = rlx_graph_new("conjugation");
+
+	rlx_output(g, "y", rlx_emit(g, conjugate, .x = rlx_input(g, "x", rlx_type(RLX_C64, 2))));
+	CHECK(!rlx_graph_finish(g));
+	return g;
+}
+
+/* An op that takes c64 and has no rule for it is refused by its name: not a silent 0. */
 TEST(complex_values)
 {
-	static const char *const want[] = {
-		"norm_sq: its c64 input 0", "norm_sq: its c64 input 0", "cast: its c64 input 0", "",
-	};
+	struct rlx_graph *one = conjugation();
 	unsigned int k;
 
 	for (k = 0; k < 4; k++) {
@@ -422,22 +569,28 @@ TEST(complex_values)
 		struct rlx_error err = { 0 };
 		enum rlx_status st;
 
-		z = rlx_emit(g, cast, .x = k == 3 ? other : x, .to = RLX_C64);
+		z = rlx_emit(g, cast, .x = k == 2 ? other : x, .to = RLX_C64);
+		if (k == 3)
+			z = rlx_emit(g, stop_gradient, .x = z);
 		if (k == 1)
-			z = rlx_emit(g, conjugate, .x = z);
-		y = k == 2 ? rlx_emit(g, cast, .x = z, .to = RLX_F32) :
-		    rlx_emit(g, norm_sq, .x = z);
+			z = rlx_emit(g, scan, .body_g = one, .n_carry = 1, .length = 3,
+				     .xs = RLX_VALUES(z));
+		else
+			z = rlx_emit(g, if, .pred = rlx_input(g, "p", rlx_scalar(RLX_BOOL)),
+				     .then_g = one, .else_g = one, .xs = RLX_VALUES(z));
+		y = rlx_emit(g, norm_sq, .x = z);
 		rlx_output(g, "y", rlx_emit(g, mul, .a = rlx_emit(g, exp, .x = y), .b = x));
 		CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
 		st = rlx_graph_vjp(g, &x, 1, &d, &err);
-		if (k < 3)
-			CHECKF(st == RLX_ENOSUP && strstr(err.text, want[k]) && err.line,
-			       "case %u: %d '%s'", k, st, err.text);
+		if (k < 2)
+			CHECKF(st == RLX_ENOSUP && err.line && !strncmp(err.text, k ? "scan has" :
+			       "if has", 6), "case %u: %d '%s'", k, st, err.text);
 		else	/* nothing asked for goes through them */
 			CHECKF(!st, "%s", err.text);
 		rlx_graph_put(d);
 		rlx_graph_put(g);
 	}
+	rlx_graph_put(one);
 }
 
 TEST(no_memory_to_evaluate)

@@ -442,6 +442,21 @@ ROW(r115_r123_complex)
 	EXACT(EMIT(norm_sq, .x = EMIT(conjugate, .x = c)), 25);
 }
 
+/* The gradient of a real loss by z = a + ib is that by a plus i times that by b. */
+ROW(r143_complex_gradients)
+{
+	const float z[2] = { 3, 4 };
+	rlx_value c = rig_input(r, rlx_type(RLX_C64, 1), z), x = F((2), 3, -5), y, d;
+
+	d = d_by(r, EMIT(norm_sq, .x = c), F((1), 1), c);
+	EXACT(EMIT(view_as_real, .x = d), 6, 8);
+	y = EMIT(norm_sq, .x = EMIT(cast, .x = x, .to = RLX_C64));
+	EXACT(d_by(r, y, F((2), 1, 1), x), 6, -10);
+	y = EMIT(view_as_real, .x = EMIT(conjugate, .x = c));
+	d = d_by(r, EMIT(reduce, .x = y), EMIT(reshape, .x = F((1), 1)), c);
+	EXACT(EMIT(view_as_real, .x = d), 1, -1);
+}
+
 ROW(r116_qmatmul)
 {
 	rlx_value y = EMIT(qmatmul, .a = IN(rlx_type(RLX_U8, 1, 2), 1, 2),

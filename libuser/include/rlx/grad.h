@@ -13,11 +13,16 @@ extern "C" {
  * struct rlx_ad - what is derived by what; zero means the default everywhere.
  * @size:    sizeof(struct rlx_ad)
  * @of:      values that are derived
- * @seed:    their cotangents, of their types, none: zero. Empty: 1, for one value of one
+ * @seed:    their cotangents, of their types, none: zero. Empty: 1, for one float value of one
  *           element
- * @wrt:     by what; any float values of the graph
+ * @wrt:     by what; any float or c64 values of the graph
  * @tangent: of rlx_jvp() and rlx_hvp(): the direction, one for each of @wrt, of its type;
  *           none: zero
+ *
+ * Complex numbers are pairs of real ones: the gradient of a real L by z = a + ib is
+ * dL/da + i dL/db, in c64, so that z - eta gradient descends, as in PyTorch (jax.grad() gives its
+ * conjugate). A cotangent of z is such a gradient, and a tangent is a change of z; the
+ * derivative of L along it is the real part of conj(gradient) tangent.
  */
 struct rlx_ad {
 	size_t			size;
@@ -92,12 +97,12 @@ RLX_EXPORT void rlx_vmap(struct rlx_graph *g, const struct rlx_vmap *a, rlx_valu
 /**
  * rlx_graph_vjp - a graph and its reverse-mode derivative in one new graph.
  * @g:   finished; not changed
- * @wrt: float values of @g (inputs, params or any other) to differentiate by
+ * @wrt: float or c64 values of @g (inputs, params or any other) to differentiate by
  * @n:   their number
  * @out: receives the new graph, finished, with one reference
  * @err: the message of a failure; may be NULL
  *
- * The new graph has @g's inputs and params and, for each output "y" of float dtype,
+ * The new graph has @g's inputs and params and, for each output "y" of float dtype or c64,
  * a further input "d_y" of y's type: how much one unit of y weighs. Its outputs
  * are @g's outputs, then for each @wrt the sum of the weighted derivatives, in
  * its type: "d_<name>" for an input or param, "d_wrt_<k>" for another value.
@@ -107,9 +112,9 @@ RLX_EXPORT void rlx_vmap(struct rlx_graph *g, const struct rlx_vmap *a, rlx_valu
  *
  * Context: any thread; allocates.
  * Return: RLX_OK; RLX_EINVAL for an unfinished graph or a foreign value;
- * RLX_ETYPE for a value that is no float; RLX_ENOSUP naming an op that has no
- * gradient rule, or whose complex input depends on @wrt, on the way to an output
- * (there are no gradients through c64); RLX_EEXIST if "d_<name>" is taken; RLX_ENOMEM.
+ * RLX_ETYPE for a value that is neither float nor c64; RLX_ENOSUP naming an op that has no
+ * gradient rule, or none for the complex numbers that it has on the way from @wrt to an
+ * output; RLX_EEXIST if "d_<name>" is taken; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_graph_vjp(const struct rlx_graph *g, const rlx_value *wrt, unsigned int n,
