@@ -140,7 +140,8 @@ static void differences(struct rig *r, unsigned int kind)
 		size += fabs(rig_get(r, 2, i) * rig_in(r, 1, i));
 	}
 	CHECKF(fabs(got - want) <= 2e-5 * (size + 1),
-	       "kind %u of [%lld ..] rank %u: gradient %.8g, difference %.8g", kind, (long long)t.dim[0], t.rank, got, want);
+	       "kind %u of [%lld ..] rank %u: gradient %.8g, difference %.8g", kind,
+	       (long long)t.dim[0], t.rank, got, want);
 }
 
 EVERYWHERE(random_shapes)
