@@ -513,6 +513,8 @@ static enum rlx_status build_and_differentiate(void *ctx)
 	y = rlx_emit(g, layer_norm, .x = y, .axis = -1, .eps = 1e-5f);
 	y = rlx_emit(g, slice, .x = y, .starts = RLX_INTS(2), .ends = RLX_INTS(-9),
 		     .steps = RLX_INTS(-2));
+	y = rlx_emit(g, cast, .x = y, .to = RLX_C64);
+	y = rlx_emit(g, norm_sq, .x = rlx_emit(g, tile, .x = y, .repeats = RLX_INTS(2, 1, 1)));
 	rlx_output(g, "loss", rlx_emit(g, reduce, .x = y));
 	st = rlx_graph_finish(g);
 	if (!st)
