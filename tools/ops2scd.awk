@@ -267,7 +267,7 @@ function intro()
 	print "data fails when it runs, with RLX_ERANGE; not if an input and all outputs are empty,"
 	print "since then nothing is looked at.\n"
 	print "Of a gradient, _d_ before a name is the derivative by it, a ' means transposed."
-	print "That of a real number by c64 z = a + ib is its derivative by a plus i times that by b."
+	print "That of a real number by c64 z = a + ib is the one by a plus i times that by b."
 	print "Where there is none by nature it ends without an error; where there is none yet, and"
 	print "where c64 meets a rule of real numbers alone, it is refused with RLX_ENOSUP.\n"
 }
