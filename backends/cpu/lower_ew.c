@@ -403,7 +403,7 @@ static int region_class(const struct rlx_graph *b)
 	for (n = 0; n < b->n_node; n++) {
 		const struct rlx_node *v = &b->node[n];
 
-		if (v->def->traits & RLX_T_LEAF || v->def->index == RLX_OP_cast)
+		if (!(v->def->traits & RLX_T_ELEMENTWISE) || v->def->index == RLX_OP_cast)
 			continue;
 		for (k = 0; k < v->n_in; k++)
 			in[k] = &b->val[v->in[k]].type;
@@ -455,6 +455,8 @@ static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
 		in[k] = &b->val[v->in[k]].type;
 		src[k] = reg[v->in[k]];
 	}
+	if (v->def->index == RLX_OP_expand)	/* of an input, whose strides say so */
+		return src[0];
 	if (fused(w, b, v, src))
 		return (uint8_t)RLX_EW_STEP(w->a->n_step - 1);
 	if (v->def->index != RLX_OP_cast) {

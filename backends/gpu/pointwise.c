@@ -632,6 +632,14 @@ enum rlx_status gpu_lower_conjugate(struct rlx_lower *lo)
 
 /* ---- regions ---- */
 
+/* The value that @v is: of what repeats an input, whose strides say so, that. */
+static uint32_t read_as(const struct rlx_graph *b, uint32_t v)
+{
+	const struct rlx_node *n = rlx_node_of(b, v);
+
+	return n->def->index == RLX_OP_expand ? n->in[0] : v;
+}
+
 static void put_node(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v)
 {
 	struct operand in[3], r = { "", b->val[v->out].type.dtype, v->out };
@@ -643,8 +651,8 @@ static void put_node(struct writer *w, const struct rlx_graph *b, const struct r
 	}
 	for (k = 0; k < v->n_in; k++) {
 		in[k].type = b->val[v->in[k]].type.dtype;
-		in[k].value = v->in[k];
-		snprintf(in[k].name, sizeof(in[k].name), "v%u", v->in[k]);
+		in[k].value = read_as(b, v->in[k]);
+		snprintf(in[k].name, sizeof(in[k].name), "v%u", in[k].value);
 	}
 	snprintf(r.name, sizeof(r.name), "v%u", v->out);
 	put_any(w, v->def, &r, in, v->n_in);
@@ -669,7 +677,7 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 	for (n = 0; n < b->n_node && w->ok; n++)
 		if (b->node[n].def->index == RLX_OP_constant)
 			put_constant(w, &b->node[n]);
-		else if (b->node[n].def->index != RLX_OP_input)
+		else if (b->node[n].def->traits & RLX_T_ELEMENTWISE)
 			put_node(w, b, &b->node[n]);
 	for (k = 0; k < w->n_out; k++) {
 		v = b->io[RLX_IO_OUTPUT].e[k].v.id;

@@ -46,10 +46,21 @@ RLX_INLINE void rlx_ew_gather_setup(struct rlx_ew_gather *g, const struct rlx_k_
 		}							\
 	} while (0)
 
+/* Images of twice the size: two of each, side by side. The inner loop becomes vectors. */
 #define RLX_EW_GATHER(T)						\
+static void rlx_ew_twice_##T(T *restrict d, const T *restrict s, int64_t n) \
+{									\
+	for (; n >= 16; n -= 16, s += 16, d += 32)			\
+		for (int i = 0; i < 16; i++)				\
+			d[2 * i] = d[2 * i + 1] = s[i];			\
+	for (int64_t i = 0; i < n; i++)					\
+		d[2 * i] = d[2 * i + 1] = s[i];				\
+}									\
 static void rlx_ew_splat_##T(T *d, const T *s, int64_t rows, size_t n, int64_t step) \
 {									\
-	if (n * sizeof(T) <= 16)					\
+	if (n == 2 && step == 1)					\
+		rlx_ew_twice_##T(d, s, rows);				\
+	else if (n * sizeof(T) <= 16)					\
 		RLX_EW_SPLATS(T, 16);					\
 	else								\
 		RLX_EW_SPLATS(T, RLX_VB);				\
@@ -108,6 +119,44 @@ RLX_INLINE void rlx_ew_repeat(char *d, size_t bytes, int64_t times)
 	}
 }
 
+/* How many of @len are in @n, up to @most; mostly those, which takes no division. */
+RLX_INLINE int64_t rlx_ew_most(int64_t n, int64_t len, int64_t most)
+{
+	return n >= most * len ? most : n / len;
+}
+
+/* @n pieces of @bytes, each @rows times; a piece of vectors is copied as those. */
+RLX_INLINE void rlx_ew_pieces(char *restrict d, const char *restrict s, int64_t n, int64_t rows,
+			      size_t bytes, int64_t by)
+{
+	for (; n--; s += by)
+		for (int64_t r = 0; r < rows; r++, d += bytes)
+			for (size_t i = 0; i < bytes; i += 16)
+				memcpy(d + i, s + i, 16);
+}
+
+/*
+ * The last two dimensions are pieces that repeat: as many as there are along the one before
+ * them, of @n elements from a piece's first on. How many elements that makes.
+ */
+static int64_t rlx_ew_repeated(const struct rlx_ew_gather *g, char *d, const char *s, int64_t left,
+			       int64_t n, size_t size)
+{
+	const int k = g->rank - 3;
+	const int64_t rows = g->dim[k + 1], len = g->dim[k + 2], by = g->stride[k];
+	const int64_t m = rlx_ew_most(n, rows * len, left);
+
+	rlx_ew_pieces(d, s, m, rows, (size_t)len * size, by * (int64_t)size);
+	return m;
+}
+
+/* May rlx_ew_repeated() be used? */
+RLX_INLINE bool rlx_ew_repeats(const struct rlx_ew_gather *g, size_t size)
+{
+	return g->rank > 2 && g->stride[g->rank - 1] == 1 && !g->stride[g->rank - 2] &&
+	       (size_t)g->dim[g->rank - 1] * size % 16 == 0;
+}
+
 /* Rows of the last dimension, along the one before it. */
 static void rlx_ew_rows(const struct rlx_ew_gather *g, char *d, const char *s, int64_t rows,
 			size_t size)
@@ -133,6 +182,7 @@ static void rlx_ew_gather(const struct rlx_ew_gather *g, char *d, const char *s,
 {
 	const int last = g->rank - 1;
 	const int64_t len = g->dim[last];
+	const bool repeats = rlx_ew_repeats(g, size);
 	int64_t pos[RLX_K_DIMS], off = 0;
 
 	for (int k = last; k >= 0; at /= g->dim[k--]) {
@@ -144,12 +194,17 @@ static void rlx_ew_gather(const struct rlx_ew_gather *g, char *d, const char *s,
 		int64_t some = len - pos[last] < n ? len - pos[last] : n;
 		int k = last;
 
-		if (last && some == len) {	/* a whole row, and those behind it */
-			int64_t rows = n / len, left;
+		if (repeats && !pos[last] && !pos[last - 1] && n >= len * g->dim[last - 1]) {
+			k -= 2;
+			some = rlx_ew_repeated(g, d, from, g->dim[k] - pos[k], n, size);
+			pos[k] += some;
+			off += some * g->stride[k];
+			some *= len * g->dim[last - 1];
+		} else if (last && some == len) {	/* a whole row, and those behind it */
+			int64_t rows;
 
 			k--;
-			left = g->dim[k] - pos[k];
-			rows = rows < left ? rows : left;
+			rows = rlx_ew_most(n, len, g->dim[k] - pos[k]);
 			rlx_ew_rows(g, d, from, rows, size);
 			pos[k] += rows;
 			off += rows * g->stride[k];

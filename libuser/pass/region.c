@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "pass/pass.h"
+#include "pass/repeat.h"
 
 rlx_pass_fn rlx_pass_region;
 
@@ -21,6 +22,7 @@ struct grower {
 	const struct rlx_graph	*g;
 	const struct rlx_rewrite *rw;
 	uint32_t		*region;	/* per node: root + 1; 0: none */
+	bool			*kept;		/* per value: other than pointwise ops read it */
 	uint32_t		 member[MAX_NODES];
 	uint32_t		 n_member;
 	enum kind		 kind;
@@ -152,7 +154,7 @@ static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
 	return false;
 }
 
-/* Grow from @root; false if it stays alone. */
+/* Grow from @root; false if it is none of a region. */
 static bool grow(struct grower *gr, uint32_t root)
 {
 	struct rlx_type shape = gr->g->val[gr->g->node[root].out].type;
@@ -171,10 +173,52 @@ static bool grow(struct grower *gr, uint32_t root)
 			for (k = 0; k < gr->g->node[gr->member[i]].n_in; k++)
 				more |= may_join(gr, gr->member[i], k, root, &shape);
 	}
-	if (gr->n_member > 1)
-		return true;
-	gr->region[root] = 0;
-	return false;
+	return true;
+}
+
+/* What a region reads: values as its members know them, and as it gets them. */
+struct inputs {
+	uint32_t		n, n_view;
+	uint32_t		value[MAX_INPUTS], from[MAX_INPUTS];
+	bool			view[MAX_INPUTS];
+	struct rlx_type		type[MAX_INPUTS];
+	struct rlx_split	split;
+	struct rlx_type		whole;		/* the result's shape, split */
+};
+
+/* Views in the place of moves that nothing else needs, as far as the axes can be split. */
+static void take_inputs(const struct grower *gr, uint32_t root, struct inputs *in)
+{
+	const struct rlx_type *shape = &gr->g->val[gr->g->node[root].out].type;
+	struct rlx_repeat_span span[MAX_INPUTS][RLX_MAX_RANK];
+	uint32_t i, list[MAX_INPUTS + 1];
+
+	*in = (struct inputs){ .n = list_inputs(gr, root, list, MAX_INPUTS) };
+	memcpy(in->value, list, in->n * sizeof(*list));
+	memcpy(in->from, list, in->n * sizeof(*list));
+	rlx_split_init(&in->split, shape);
+	for (i = 0; i < in->n; i++) {
+		const struct rlx_node *n = rlx_node_of(gr->g, list[i]);
+
+		in->view[i] = !gr->kept[list[i]] && rlx_repeat_of(gr->g, n, shape, span[i]) &&
+			      rlx_repeat_pays(shape, gr->g->val[list[i]].type.dtype, span[i]) &&
+			      rlx_split_add(&in->split, span[i]);
+		in->n_view += in->view[i];
+		in->from[i] = in->view[i] ? n->in[0] : list[i];
+	}
+	for (i = 0; i < in->n; i++) {
+		const struct rlx_type *t = &gr->g->val[list[i]].type;
+
+		in->type[i] = in->view[i] ? rlx_split_span(&in->split, span[i], t->dtype) :
+			      in->split.rank > shape->rank ? rlx_split_type(&in->split, t) : *t;
+	}
+	in->whole = rlx_split_type(&in->split, shape);
+}
+
+/* A chain, or one op that reads a view; what a lone cast reads it converts by itself. */
+static bool is_worth(const struct grower *gr, uint32_t root, const struct inputs *in)
+{
+	return gr->n_member > 1 || (in->n_view && gr->g->node[root].def->index != RLX_OP_cast);
 }
 
 static int by_number(const void *a, const void *b)
@@ -184,19 +228,28 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* The body's input @i, as the members read it. */
+static uint32_t body_input(struct rlx_graph *b, const struct inputs *l, uint32_t i)
+{
+	char name[16];
+	rlx_value v;
+
+	snprintf(name, sizeof(name), "%u", i);
+	v = rlx_input(b, name, l->type[i]);
+	if (l->view[i])
+		v = rlx_emit(b, expand, .x = v, .shape = { l->whole.dim, l->whole.rank });
+	return v.id;
+}
+
 /* The body: the members over fresh inputs, in the old order. */
-static struct rlx_graph *make_body(const struct grower *gr, uint32_t root,
-				   const uint32_t *inputs, uint32_t n_in)
+static struct rlx_graph *make_body(const struct grower *gr, const struct inputs *l)
 {
 	struct rlx_graph *b = rlx_graph_new("region");
 	uint32_t order[MAX_NODES], map[MAX_NODES], in[3], i, j, k;
 	uint32_t from[MAX_INPUTS];
-	char name[16];
 
-	for (i = 0; i < n_in; i++) {
-		snprintf(name, sizeof(name), "%u", i);
-		from[i] = rlx_input(b, name, gr->g->val[inputs[i]].type).id;
-	}
+	for (i = 0; i < l->n; i++)
+		from[i] = body_input(b, l, i);
 	memcpy(order, gr->member, gr->n_member * sizeof(*order));
 	qsort(order, gr->n_member, sizeof(*order), by_number);
 	for (i = 0; b && i < gr->n_member; i++) {
@@ -207,8 +260,8 @@ static struct rlx_graph *make_body(const struct grower *gr, uint32_t root,
 			for (j = 0; j < i; j++)
 				if (gr->g->node[order[j]].out == n->in[k])
 					in[k] = map[j];
-			for (j = 0; !in[k] && j < n_in; j++)
-				if (inputs[j] == n->in[k])
+			for (j = 0; !in[k] && j < l->n; j++)
+				if (l->value[j] == n->in[k])
 					in[k] = from[j];
 			if (!in[k] && !b->err.status) {
 				const struct rlx_op_constant *c = rlx_node_of(gr->g, n->in[k])->args;
@@ -219,27 +272,30 @@ static struct rlx_graph *make_body(const struct grower *gr, uint32_t root,
 		map[i] = b->err.status ? 0 : rlx_node_new(b, n->def, n->args, in, n->n_in, n).id;
 	}
 	rlx_output(b, "y", (rlx_value){ b && !b->err.status ? map[gr->n_member - 1] : 0 });
-	(void)root;
 	return b;
 }
 
 struct region_list {
 	struct rlx_graph	**body;		/* per root node */
-	uint32_t		**inputs;
-	uint32_t		*n_inputs;
+	struct inputs		**inputs;
 };
 
 static enum rlx_status collect(struct grower *gr, struct region_list *l,
 			       struct rlx_pass_ctx *c, unsigned int *count)
 {
-	uint32_t n, list[MAX_INPUTS + 1];
+	struct inputs in;
+	uint32_t n;
 
 	for (n = gr->g->n_node; n-- > 0;) {
 		if (!gr->rw->live[n] || gr->region[n] || !grow(gr, n))
 			continue;
-		l->n_inputs[n] = list_inputs(gr, n, list, MAX_INPUTS);
-		l->inputs[n] = rlx_memdup(list, l->n_inputs[n] * sizeof(*list));
-		l->body[n] = make_body(gr, n, list, l->n_inputs[n]);
+		take_inputs(gr, n, &in);
+		if (!is_worth(gr, n, &in)) {
+			gr->region[n] = 0;
+			continue;
+		}
+		l->inputs[n] = rlx_memdup(&in, sizeof(in));
+		l->body[n] = make_body(gr, &in);
 		if (!l->inputs[n] || rlx_graph_finish(l->body[n]))
 			return rlx_fail(c->err, rlx_graph_error(l->body[n])->status ?
 					rlx_graph_error(l->body[n])->status : RLX_ENOMEM,
@@ -249,28 +305,56 @@ static enum rlx_status collect(struct grower *gr, struct region_list *l,
 	return RLX_OK;
 }
 
+/* @v as of type @t, which has as many elements. */
+static rlx_value seen_as(struct rlx_rewrite *rw, rlx_value v, const struct rlx_type *t)
+{
+	if (rw->g->err.status || rlx_type_equal(rlx_type_of(rw->g, v), t))
+		return v;
+	return rlx_emit(rw->g, reshape, .x = v, .shape = { t->dim, t->rank });
+}
+
+static void emit_region(struct rlx_rewrite *rw, const struct rlx_node *root,
+			struct rlx_graph *body, const struct inputs *l)
+{
+	struct rlx_op_region a = { .body = body };
+	uint32_t in[MAX_INPUTS], i;
+	rlx_value v;
+
+	for (i = 0; i < l->n; i++)
+		in[i] = seen_as(rw, rlx_rewrite_value(rw, l->from[i]), &l->type[i]).id;
+	v = rw->g->err.status ? RLX_NONE :
+	    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n, root);
+	rlx_rewrite_set(rw, root->out, seen_as(rw, v, &rw->old->val[root->out].type));
+}
+
 static void emit_all(struct rlx_rewrite *rw, const struct grower *gr,
 		     const struct region_list *l)
 {
-	uint32_t n, i, in[MAX_INPUTS];
+	uint32_t n;
 
 	for (n = 0; n < gr->g->n_node; n++) {
-		const struct rlx_node *node = &gr->g->node[n];
-		struct rlx_op_region a = { .body = l->body[n] };
-		rlx_value v;
-
 		if (!rw->live[n] || (gr->region[n] && gr->region[n] != n + 1))
 			continue;
-		if (!l->body[n]) {
+		if (l->body[n])
+			emit_region(rw, &gr->g->node[n], l->body[n], l->inputs[n]);
+		else
 			rlx_rewrite_copy(rw, n);
-			continue;
-		}
-		for (i = 0; i < l->n_inputs[n]; i++)
-			in[i] = rw->map[l->inputs[n][i]];
-		v = rw->g->err.status ? RLX_NONE :
-		    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n_inputs[n], node);
-		rlx_rewrite_set(rw, node->out, v);
 	}
+}
+
+/* Values that are needed anyway: a move that makes one is no part of a region. */
+static void mark_kept(struct grower *gr)
+{
+	const struct rlx_graph *g = gr->g;
+	bool edge, last;
+	uint32_t n, k;
+
+	for (k = 0; k < g->io[RLX_IO_OUTPUT].n; k++)
+		gr->kept[g->io[RLX_IO_OUTPUT].e[k].v.id] = true;
+	for (n = 0; n < g->n_node; n++)
+		for (k = 0; k < g->node[n].n_in && gr->rw->live[n]; k++)
+			if (node_kind(g, &g->node[n], &edge, &last) == K_NONE)
+				gr->kept[g->node[n].in[k]] = true;
 }
 
 enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
@@ -288,11 +372,13 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	gr.region = rlx_calloc(g->n_node + 1, sizeof(*gr.region));
 	l.body = rlx_calloc(g->n_node + 1, sizeof(*l.body));
 	l.inputs = rlx_calloc(g->n_node + 1, sizeof(*l.inputs));
-	l.n_inputs = rlx_calloc(g->n_node + 1, sizeof(*l.n_inputs));
-	if (!gr.region || !l.body || !l.inputs || !l.n_inputs)
+	gr.kept = rlx_calloc(g->n_val, sizeof(*gr.kept));
+	if (!gr.region || !l.body || !l.inputs || !gr.kept)
 		st = rlx_fail(c->err, RLX_ENOMEM, "region: out of memory");
-	if (!st)
+	if (!st) {
+		mark_kept(&gr);
 		st = collect(&gr, &l, c, &count);
+	}
 	if (!st)
 		emit_all(&rw, &gr, &l);
 	else
@@ -307,6 +393,6 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	rlx_free(gr.region);
 	rlx_free(l.body);
 	rlx_free(l.inputs);
-	rlx_free(l.n_inputs);
+	rlx_free(gr.kept);
 	return st ? st : end;
 }
