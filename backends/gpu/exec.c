@@ -198,8 +198,10 @@ void gpu_fini(struct rlx_exec *exec)
 	d->api->context_set(d->ctx);
 	drop_graphs(x);
 	gpu_timed_free(x);
-	for (i = 0; x->slot && i < gpu_exec_code(x)->n_io; i++)
+	for (i = 0; x->slot && i < gpu_exec_code(x)->n_io; i++) {
 		drop_slot(x, &x->slot[i]);
+		gpu_mem_free(d, x->slot[i].apart);
+	}
 	gpu_range_put(d, x->work_range);
 	gpu_range_put(d, x->places_range);
 	rlx_arena_put(x->places_arena);
@@ -264,6 +266,28 @@ static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 
 /* ---- buffers ---- */
 
+/* Where kernels find it, if it is not in place. */
+static uint64_t place_of(const struct gpu_exec *x, uint32_t i)
+{
+	const struct gpu_slot *s = &x->slot[i];
+
+	return s->apart && !s->kept ? s->apart : x->stage + gpu_exec_code(x)->io[i].at;
+}
+
+/* Does an output take the place of input @i in each run? */
+static bool is_replaced(const struct gpu_exec *x, uint32_t i)
+{
+	return gpu_is_pair(gpu_exec_code(x), i) && !x->slot[i].kept && !x->slot[i].apart;
+}
+
+/* Is what input @i holds on the device, and known to be the same? */
+static bool is_here(const struct gpu_exec *x, uint32_t i)
+{
+	uint64_t v = rlx_input_version(&x->base, i);
+
+	return v && x->slot[i].version == v;
+}
+
 static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 				  struct gpu_slot *s, uint64_t *out_at, bool *moved)
 {
@@ -314,7 +338,7 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 		*piece = (struct rlx_g_piece){ s->taken ? at : 0, x->stage + io->at, io->bytes };
 	/* in place only where tiles can be read from */
 	s->mapped = s->mapped && !s->taken && at % 16 == 0;
-	return s->mapped ? at : x->stage + io->at;
+	return s->mapped ? at : place_of(x, (uint32_t)(s - x->slot));
 }
 
 /* Maps of buffers that a run binds, and at first of all others, behind @table. */
@@ -392,6 +416,48 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	return st;
 }
 
+/*
+ * An input that stays, by promise or as the last run had the same, is not to be replaced by an
+ * output: it gets memory of its own. Without any left, each run brings it.
+ */
+static void set_apart(struct gpu_exec *x)
+{
+	const struct gpu_code *c = gpu_exec_code(x);
+	uint32_t i;
+
+	for (i = 0; i < c->first_io[RLX_IO_PARAM]; i++) {
+		uint64_t v = rlx_input_version(&x->base, i);
+		struct gpu_slot *s = &x->slot[i];
+
+		if (!v || !(x->base.content[i].promised || s->brought == v) ||
+		    !is_replaced(x, i) || c->io[i].one || c->io[c->io[i].donated - 1].one ||
+		    gpu_mem_new(gpu_exec_device(x), c->io[i].bytes, &s->apart,
+				&(struct rlx_error){ 0 }))
+			continue;
+		s->changed = true;
+		x->changed = true;
+	}
+}
+
+/* The first launch brings what is not there: it reads so in the table, graphs stay. */
+static void choose_pieces(struct gpu_exec *x)
+{
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct rlx_g_piece *piece = (void *)(x->places + c->n_io);
+	uint32_t i;
+
+	for (i = 0; i < c->first_io[RLX_IO_PARAM]; i++) {
+		const struct gpu_slot *s = &x->slot[i];
+		uint64_t from;
+
+		if (!s->taken || s->changed)	/* which is brought */
+			continue;
+		from = is_here(x, i) ? 0 : gpu_range_at(s->range, s->host);
+		x->changed = x->changed || piece[i].from != from;
+		piece[i].from = from;
+	}
+}
+
 static void count_copy(struct gpu_exec *x, const struct gpu_slot *s, uint64_t bytes)
 {
 	if (!s->range)		/* pageable: the driver moves it by a CPU */
@@ -407,16 +473,19 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 
 	for (i = 0; i < c->first_io[RLX_IO_PARAM] && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
+		struct gpu_slot *s = &x->slot[i];
 
-		if (x->slot[i].taken && io->bytes)	/* by the first launch */
-			gpu_count_in(x, io->bytes);
-		if (!io->on_device || x->slot[i].mapped || x->slot[i].taken || !io->bytes ||
-		    (x->slot[i].kept && !x->slot[i].fresh))
+		if (!io->on_device || s->mapped || !io->bytes ||
+		    (s->kept ? !s->fresh : is_here(x, i)))
 			continue;
-		rc = d->api->copy_in(x->stage + io->at, x->slot[i].host, io->bytes, x->stream);
-		count_copy(x, &x->slot[i], io->bytes);
+		if (!s->taken) {	/* else by the first launch */
+			rc = d->api->copy_in(place_of(x, i), s->host, io->bytes, x->stream);
+			count_copy(x, s, io->bytes);
+			s->fresh = rc;
+		}
 		gpu_count_in(x, io->bytes);
-		x->slot[i].fresh = rc;
+		s->brought = rlx_input_version(&x->base, i);
+		s->version = s->kept || is_replaced(x, i) ? 0 : s->brought;
 	}
 	return gpu_check(d, rc, "copying inputs in", x->base.err);
 }
@@ -464,6 +533,11 @@ bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 		return false;
 	x->slot[out].kept = x->slot[in].kept = on;
 	x->slot[in].fresh = true;
+	x->slot[in].version = 0;
+	if (x->slot[in].apart) {	/* kernels find it elsewhere from now on */
+		x->slot[in].changed = true;
+		x->changed = true;
+	}
 	return on;
 }
 
@@ -486,6 +560,31 @@ enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 		gpu_count_out(x, c->io[at].bytes);
 	return st ? st : gpu_check(d, d->api->stream_wait(x->stream),
 				   "copying a kept output out", exec->err);
+}
+
+static bool has_param(struct gpu_exec *x, const struct gpu_slot *s, const void *p, uint64_t bytes)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+
+	if (s->weight && !s->changed)
+		return gpu_weight_is_here(d, s->weight);
+	return gpu_is_resident(d, p, bytes);
+}
+
+bool gpu_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
+{
+	struct gpu_exec *x = (struct gpu_exec *)(uintptr_t)exec;
+	const struct gpu_code *c = gpu_exec_code(x);
+	const uint32_t at = c->first_io[io] + i;
+	const struct gpu_slot *s = &x->slot[at];
+
+	if (!c->io[at].on_device)
+		return false;
+	if (io == RLX_IO_PARAM)
+		return has_param(x, s, exec->ptr[io][i], c->io[at].bytes);
+	if (s->kept)
+		return !x->slot[io == RLX_IO_INPUT ? at : c->io[at].donated - 1].fresh;
+	return io == RLX_IO_INPUT && is_here(x, at);
 }
 
 /* Status words that kernels set when they met bad data. */
@@ -524,7 +623,11 @@ static enum rlx_status prepare(struct gpu_exec *x)
 	if (!x->bad_cleared)
 		st = clear_bad(x);
 	x->bad_cleared = !st;
-	return st ? st : take_changes(x);
+	if (st)
+		return st;
+	set_apart(x);
+	choose_pieces(x);
+	return take_changes(x);
 }
 
 static enum rlx_status begin(struct gpu_exec *x)
@@ -553,10 +656,13 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status ran = gpu_check(d, d->api->stream_wait(x->stream), running,
 					st ? &(struct rlx_error){ 0 } : x->base.err);
+	uint32_t i;
 
 	st = st ? st : ran;
 	if (st)			/* the next run is not told of this one's data */
 		clear_bad(x);
+	for (i = 0; st && i < gpu_exec_code(x)->first_io[RLX_IO_PARAM]; i++)
+		x->slot[i].version = 0;		/* nor relies on what was not all brought */
 	return st || !gpu_exec_code(x)->n_bad ? st : check_bad(x);
 }
 

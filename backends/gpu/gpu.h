@@ -160,6 +160,10 @@ struct gpu_slot {
 	bool			 changed;
 	bool			 kept;		/* of a pair that stays on the device */
 	bool			 fresh;		/* that input: bound since the last run */
+	/* Of an input's content (struct rlx_content): the version here, and the last brought */
+	uint64_t		 version, brought;
+	/* Memory of its own, where an output would else replace it; 0: none */
+	uint64_t		 apart;
 };
 
 /* Launches between two things that the host must do. */
@@ -298,6 +302,9 @@ enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 				 struct rlx_error *err);
 /* Is its memory a resident arena's, so that nobody brings it over? */
 bool gpu_weight_is_resident(const struct gpu_weight *w);
+/* Are its bytes there, and are those of an arena that is resident? */
+bool gpu_weight_is_here(struct gpu_device *d, const struct gpu_weight *w);
+bool gpu_is_resident(struct gpu_device *d, const void *p, uint64_t bytes);
 uint64_t gpu_weight_at(const struct gpu_weight *w);
 void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w);
 /*
@@ -498,6 +505,7 @@ void gpu_fini(struct rlx_exec *exec);
 void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on);
 enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+bool gpu_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 enum rlx_status gpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
 enum rlx_status gpu_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns);
 
@@ -550,7 +558,8 @@ void gpu_timed_free(struct gpu_exec *x);
 		.compile = gpu_compile, .release = gpu_release,		\
 		.init = gpu_init, .fini = gpu_fini, .bind = gpu_bind,	\
 		.submit = gpu_submit, .wait = gpu_wait,			\
-		.keep = gpu_keep, .fetch = gpu_fetch, .memory = &gpu_memory, \
+		.keep = gpu_keep, .fetch = gpu_fetch, .has = gpu_has,	\
+		.memory = &gpu_memory,					\
 	}
 
 #endif

@@ -156,6 +156,29 @@ bool gpu_weight_is_resident(const struct gpu_weight *w)
 	return w->resident;
 }
 
+bool gpu_weight_is_here(struct gpu_device *d, const struct gpu_weight *w)
+{
+	bool here;
+
+	pthread_mutex_lock(&d->lock);
+	here = w->here;
+	pthread_mutex_unlock(&d->lock);
+	return here;
+}
+
+bool gpu_is_resident(struct gpu_device *d, const void *p, uint64_t bytes)
+{
+	struct gpu_resident *r;
+	uint64_t at;
+
+	pthread_mutex_lock(&d->lock);
+	r = gpu_resident_find(d, p, bytes, &at);
+	if (r)
+		gpu_resident_unuse(d, r);
+	pthread_mutex_unlock(&d->lock);
+	return r;
+}
+
 uint64_t gpu_weight_at(const struct gpu_weight *w)
 {
 	return w->at;

@@ -64,4 +64,5 @@ const struct rlx_backend rlx_backend_pjrt = {
 	.supports = supports,
 	.compile = pjrt_compile, .release = pjrt_release,
 	.init = pjrt_init, .fini = pjrt_fini, .bind = pjrt_bind, .submit = pjrt_submit,
+	.has = pjrt_has,
 };

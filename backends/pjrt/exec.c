@@ -25,17 +25,24 @@ enum rlx_status pjrt_init(struct rlx_exec *exec)
 	const struct rlx_plan *p = exec->code->plan;
 
 	x->param = rlx_calloc(p->n_io[RLX_IO_PARAM] + 1, sizeof(*x->param));
+	x->input = rlx_calloc(p->n_io[RLX_IO_INPUT] + 1, sizeof(*x->input));
 	x->in = rlx_calloc(c->most_in + 1, sizeof(*x->in));
 	x->own = rlx_calloc(c->most_in + 1, sizeof(*x->own));
 	x->out = rlx_calloc(c->most_out + 1, sizeof(*x->out));
 	x->event = rlx_calloc(c->most_out + 1, sizeof(*x->event));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
 	x->extent.leads = rlx_calloc(p->n_val, 1);
-	if (x->param && x->in && x->own && x->out && x->event && x->tensors &&
+	if (x->param && x->input && x->in && x->own && x->out && x->event && x->tensors &&
 	    x->extent.leads)
 		return RLX_OK;
 	pjrt_fini(exec);
 	return rlx_fail(exec->err, RLX_ENOMEM, "pjrt: out of memory");
+}
+
+static void let_kept(struct pjrt_exec *x, struct pjrt_kept *k)
+{
+	pjrt_destroy(plugin_of(x), PJRT_BUFFER_DESTROY, k->buffer);
+	*k = (struct pjrt_kept){ 0 };
 }
 
 void pjrt_fini(struct rlx_exec *exec)
@@ -44,30 +51,41 @@ void pjrt_fini(struct rlx_exec *exec)
 	uint32_t i;
 
 	for (i = 0; x->param && i < exec->code->plan->n_io[RLX_IO_PARAM]; i++)
-		pjrt_destroy(plugin_of(x), PJRT_BUFFER_DESTROY, x->param[i]);
+		let_kept(x, &x->param[i]);
+	for (i = 0; x->input && i < exec->code->plan->n_io[RLX_IO_INPUT]; i++)
+		let_kept(x, &x->input[i]);
 	rlx_free(x->param);
+	rlx_free(x->input);
 	rlx_free(x->in);
 	rlx_free(x->own);
 	rlx_free(x->out);
 	rlx_free(x->event);
 	rlx_free(x->tensors);
 	rlx_free(x->extent.leads);
-	x->param = x->in = x->out = NULL;
+	x->param = x->input = NULL;
+	x->in = x->out = NULL;
 	x->own = NULL;
 	x->event = NULL;
 	x->tensors = NULL;
 	x->extent.leads = NULL;
 }
 
-/* What is bound is looked up by each run; a param's buffer may be of memory that goes. */
+/* What is bound is looked up by each run; a buffer may be of memory that goes. */
 void pjrt_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct pjrt_exec *x = (struct pjrt_exec *)exec;
 
-	if (io != RLX_IO_PARAM)
-		return;
-	pjrt_destroy(plugin_of(x), PJRT_BUFFER_DESTROY, x->param[i]);
-	x->param[i] = NULL;
+	if (io != RLX_IO_OUTPUT)
+		let_kept(x, io == RLX_IO_PARAM ? &x->param[i] : &x->input[i]);
+}
+
+bool pjrt_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
+{
+	const struct pjrt_exec *x = (const struct pjrt_exec *)exec;
+	const struct pjrt_kept *k = io == RLX_IO_PARAM ? &x->param[i] : &x->input[i];
+
+	return io != RLX_IO_OUTPUT && k->buffer && !k->in_place &&
+	       (io == RLX_IO_PARAM || k->version == rlx_input_version(exec, i));
 }
 
 /* ---- what a module takes ---- */
@@ -82,16 +100,34 @@ static void count(struct pjrt_exec *x, bool in, uint64_t bytes)
 		x->base.copied += bytes;
 }
 
-static enum rlx_status import_value(struct pjrt_exec *x, uint32_t v, struct pjrt_buffer **out)
+static enum rlx_status import_value(struct pjrt_exec *x, uint32_t v, struct pjrt_buffer **out,
+				    bool *in_place)
 {
 	const struct rlx_plan *p = x->base.code->plan;
-	bool in_place;
 	enum rlx_status st = pjrt_import(plugin_of(x), &p->val[v].type,
-					 rlx_host_ptr(&x->base, v), out, &in_place, x->base.err);
+					 rlx_host_ptr(&x->base, v), out, in_place, x->base.err);
 
-	if (!st && !in_place && rlx_plan_bytes(p, v))
+	if (!st && !*in_place && rlx_plan_bytes(p, v))
 		count(x, true, rlx_plan_bytes(p, v));
 	return st;
+}
+
+/* Where value @v stays for later runs; NULL: it does not. */
+static struct pjrt_kept *kept_of(struct pjrt_exec *x, uint32_t v)
+{
+	const struct rlx_plan *p = x->base.code->plan;
+	const struct rlx_place *at = &p->val[v].place;
+	struct pjrt_kept *k;
+
+	if (at->kind == RLX_PLACE_PARAM)
+		return &x->param[at->index];
+	if (at->kind != RLX_PLACE_INPUT || v != p->io[RLX_IO_INPUT][at->index].val)
+		return NULL;
+	k = &x->input[at->index];
+	if (k->version != rlx_input_version(&x->base, at->index))
+		let_kept(x, k);
+	k->version = rlx_input_version(&x->base, at->index);
+	return k->version ? k : NULL;
 }
 
 static enum rlx_status take_inputs(struct pjrt_exec *x, const struct pjrt_module *m)
@@ -99,18 +135,21 @@ static enum rlx_status take_inputs(struct pjrt_exec *x, const struct pjrt_module
 	const struct rlx_plan *p = x->base.code->plan;
 	enum rlx_status st = RLX_OK;
 	struct pjrt_buffer **kept;
+	struct pjrt_kept *k;
+	bool in_place;
 	uint32_t i;
 
 	for (i = 0; i < m->n_in && !st; i++) {
 		const struct rlx_place *at = &p->val[m->in[i]].place;
 
+		k = kept_of(x, m->in[i]);
 		kept = at->kind == RLX_PLACE_CONST ? &code_of(x)->weight[at->index] :
-		       at->kind == RLX_PLACE_PARAM ? &x->param[at->index] : NULL;
+		       k ? &k->buffer : NULL;
 		x->own[i] = !kept;
 		if (!kept)
-			st = import_value(x, m->in[i], &x->in[i]);
+			st = import_value(x, m->in[i], &x->in[i], &in_place);
 		else if (!*kept)
-			st = import_value(x, m->in[i], kept);
+			st = import_value(x, m->in[i], kept, k ? &k->in_place : &in_place);
 		if (!st && kept)
 			x->in[i] = *kept;
 	}

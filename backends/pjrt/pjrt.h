@@ -95,9 +95,16 @@ struct pjrt_code {
 	uint32_t		 most_in, most_out, most_tensors;
 };
 
+/* An input or param that later runs find. */
+struct pjrt_kept {
+	struct pjrt_buffer	*buffer;	/* NULL: to be brought */
+	bool			 in_place;	/* it is the host's memory */
+	uint64_t		 version;	/* of an input: struct rlx_content */
+};
+
 struct pjrt_exec {
 	struct rlx_exec		 base;
-	struct pjrt_buffer	**param;
+	struct pjrt_kept	*param, *input;
 	struct pjrt_buffer	**in, **out;
 	bool			*own;		/* in[i] is to be destroyed */
 	struct pjrt_event	**event;
@@ -127,6 +134,7 @@ void pjrt_release(struct rlx_code *code);
 enum rlx_status pjrt_init(struct rlx_exec *exec);
 void pjrt_fini(struct rlx_exec *exec);
 void pjrt_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+bool pjrt_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 enum rlx_status pjrt_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
 
 #endif

@@ -242,4 +242,5 @@ const struct rlx_backend rlx_backend_vulkan = {
 	.compile = vk_compile, .release = vk_release,
 	.init = vk_init, .fini = vk_fini, .bind = vk_bind,
 	.submit = vk_submit, .wait = vk_wait, .keep = vk_keep, .fetch = vk_fetch,
+	.has = vk_has,
 };

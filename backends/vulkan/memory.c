@@ -354,6 +354,16 @@ enum rlx_status vk_weights_load(struct vk_device *d, struct vk_weight **w, uint3
 	return st;
 }
 
+bool vk_weight_is_here(struct vk_device *d, const struct vk_weight *w)
+{
+	bool here;
+
+	pthread_mutex_lock(&d->upload.lock);
+	here = w->here;
+	pthread_mutex_unlock(&d->upload.lock);
+	return here;
+}
+
 uint64_t vk_weight_at(const struct vk_weight *w)
 {
 	return w->span.at;

@@ -173,7 +173,8 @@ static struct vk_span *local_of(struct vk_exec *x, enum rlx_io io, uint32_t i)
 {
 	uint32_t in = io == RLX_IO_OUTPUT ? x->base.code->plan->io[io][i].donated : 0;
 
-	if (in && bytes_of(x, RLX_IO_INPUT, in - 1) == bytes_of(x, io, i))
+	if (in && !x->slot[RLX_IO_INPUT][in - 1].apart &&
+	    bytes_of(x, RLX_IO_INPUT, in - 1) == bytes_of(x, io, i))
 		return &x->slot[RLX_IO_INPUT][in - 1].local;
 	return &x->slot[io][i].local;
 }
@@ -273,6 +274,55 @@ void vk_stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, uint64
 
 /* ---- what a run copies ---- */
 
+/* 1 + the output that takes the place of input @i in each run, or 0. */
+static uint32_t replacing(struct vk_exec *x, uint32_t i)
+{
+	const struct rlx_plan *p = x->base.code->plan;
+	uint32_t o;
+
+	for (o = 0; o < p->n_io[RLX_IO_OUTPUT]; o++)
+		if (p->io[RLX_IO_OUTPUT][o].donated == i + 1 && !x->slot[RLX_IO_INPUT][i].kept &&
+		    local_of(x, RLX_IO_OUTPUT, o) == &x->slot[RLX_IO_INPUT][i].local)
+			return o + 1;
+	return 0;
+}
+
+/*
+ * An input that stays, by promise or as the last run had the same, is not to be replaced: the
+ * output gets memory of its own. Without any left, each run brings the input.
+ */
+static void set_apart(struct vk_exec *x)
+{
+	uint32_t i, n = x->base.code->plan->n_io[RLX_IO_INPUT], o;
+
+	for (i = 0; i < n; i++) {
+		uint64_t v = rlx_input_version(&x->base, i);
+		struct vk_slot *s = &x->slot[RLX_IO_INPUT][i], *out;
+
+		if (!v || !(x->base.content[i].promised || s->brought == v))
+			continue;
+		o = replacing(x, i);
+		if (!o)
+			continue;
+		out = &x->slot[RLX_IO_OUTPUT][o - 1];
+		if (!out->local.block &&
+		    vk_span_new(device_of(x), VK_LOCAL, bytes_of(x, RLX_IO_OUTPUT, o - 1),
+				&out->local, &(struct rlx_error){ 0 }))
+			continue;
+		s->apart = true;
+		out->changed = true;
+		x->changed = true;
+	}
+}
+
+/* Is what input @i holds on the device, and known to be the same? */
+static bool is_here(const struct vk_exec *x, uint32_t i)
+{
+	uint64_t v = rlx_input_version(&x->base, i);
+
+	return v && x->slot[RLX_IO_INPUT][i].version == v;
+}
+
 /* Does a run bring input @i, or fetch output @i? Nothing is fetched that no kernel wrote. */
 static bool is_moved(const struct vk_exec *x, enum rlx_io io, uint32_t i)
 {
@@ -282,7 +332,7 @@ static bool is_moved(const struct vk_exec *x, enum rlx_io io, uint32_t i)
 	if (!is->used || !x->base.ptr[io][i] || !bytes_of(x, io, i))
 		return false;
 	if (io == RLX_IO_INPUT)
-		return !s->kept || s->fresh;
+		return s->kept ? s->fresh : !is_here(x, i);
 	return is->writer && !vk_skips(x, is->writer - 1) && !s->kept;
 }
 
@@ -308,13 +358,13 @@ static VkResult record_around(struct vk_exec *x, enum rlx_io io, VkCommandBuffer
 		const struct vk_region *host = &x->slot[io][i].host;
 		struct vk_region local;
 
-		if (!is_moved(x, io, i))
+		x->slot[io][i].moved = is_moved(x, io, i);
+		if (!x->slot[io][i].moved)
 			continue;
 		if (!*out)
 			r = begin(d, x->copies, out);
 		if (r)
 			break;
-		x->once = x->once || x->slot[io][i].kept;
 		local = vk_span_region(local_of(x, io, i));
 		bytes = moved_bytes(x, io, i);
 		copy(d, *out, io == RLX_IO_INPUT ? host : &local,
@@ -381,7 +431,6 @@ static enum rlx_status record_copies(struct vk_exec *x)
 
 	d->api.DestroyCommandPool(d->dev, x->copies, NULL);
 	x->each = (struct rlx_transfers){ 0 };
-	x->once = false;
 	r = vk_pool_new(d, &x->copies);
 	if (!r)
 		r = record_around(x, RLX_IO_INPUT, &x->in);
@@ -394,22 +443,43 @@ static enum rlx_status record_copies(struct vk_exec *x)
 	return vk_check(d, r, "recording copies", x->base.err);
 }
 
+/* Does a run bring the same inputs as the one that it was recorded for? */
+static bool brings_others(const struct vk_exec *x)
+{
+	uint32_t i, n = x->base.code->plan->n_io[RLX_IO_INPUT];
+
+	for (i = 0; i < n; i++)
+		if (x->slot[RLX_IO_INPUT][i].moved != is_moved(x, RLX_IO_INPUT, i))
+			return true;
+	return false;
+}
+
 enum rlx_status vk_take_changes(struct vk_exec *x)
 {
-	enum rlx_status st = x->changed ? take_slots(x) : RLX_OK;
+	enum rlx_status st;
 
-	return st || x->moves || !device_of(x)->discrete ? st : record_copies(x);
+	if (!device_of(x)->discrete)
+		return x->changed ? take_slots(x) : RLX_OK;
+	set_apart(x);
+	st = x->changed ? take_slots(x) : RLX_OK;
+	return st || (x->moves && !brings_others(x)) ? st : record_copies(x);
 }
 
 void vk_took_inputs(struct vk_exec *x, bool all)
 {
-	uint32_t i;
+	uint32_t i, n = device_of(x)->discrete ? x->base.code->plan->n_io[RLX_IO_INPUT] : 0;
 
-	for (i = 0; all && x->once && i < x->base.code->plan->n_io[RLX_IO_INPUT]; i++)
-		x->slot[RLX_IO_INPUT][i].fresh = false;
-	if (x->once)
-		x->moves = false;
-	x->once = false;
+	for (i = 0; i < n; i++) {
+		struct vk_slot *s = &x->slot[RLX_IO_INPUT][i];
+
+		if (!all)
+			s->version = 0;
+		if (!all || !s->moved)
+			continue;
+		s->fresh = false;
+		s->brought = rlx_input_version(&x->base, i);
+		s->version = s->kept || (s->brought && replacing(x, i)) ? 0 : s->brought;
+	}
 }
 
 /* ---- outputs that stay as the inputs they replace ---- */
@@ -422,8 +492,14 @@ bool vk_keep(struct rlx_exec *exec, unsigned int i, bool on)
 	/* what the host reads or makes must be where it looks */
 	if (!device_of(x)->discrete || !io_of(x, RLX_IO_OUTPUT, i)->writer ||
 	    io_of(x, RLX_IO_INPUT, in)->on_host ||
-	    local_of(x, RLX_IO_OUTPUT, i) != &x->slot[RLX_IO_INPUT][in].local)
+	    bytes_of(x, RLX_IO_OUTPUT, i) != bytes_of(x, RLX_IO_INPUT, in))
 		return false;
+	if (x->slot[RLX_IO_INPUT][in].apart) {	/* they are one again */
+		x->slot[RLX_IO_INPUT][in].apart = false;
+		x->slot[RLX_IO_OUTPUT][i].changed = true;
+		x->changed = true;
+	}
+	x->slot[RLX_IO_INPUT][in].version = 0;
 	x->slot[RLX_IO_OUTPUT][i].kept = x->slot[RLX_IO_INPUT][in].kept = on;
 	x->slot[RLX_IO_INPUT][in].fresh = true;
 	x->moves = false;
@@ -472,6 +548,20 @@ enum rlx_status vk_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	vk_stage(x, io, i, 0, bytes_of(x, io, i), false);
 	vk_count(&x->base.moved, false, bytes_of(x, io, i));
 	return RLX_OK;
+}
+
+bool vk_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
+{
+	const struct vk_exec *x = (const struct vk_exec *)exec;
+	const struct vk_slot *s = &x->slot[io][i];
+
+	if (!device_of(x)->discrete || !io_of(x, io, i)->used)
+		return false;
+	if (io == RLX_IO_PARAM)
+		return s->weight && !s->changed && vk_weight_is_here(device_of(x), s->weight);
+	if (io == RLX_IO_INPUT)
+		return s->kept ? !s->fresh : is_here(x, i);
+	return s->kept && !x->slot[RLX_IO_INPUT][exec->code->plan->io[io][i].donated - 1].fresh;
 }
 
 /* ---- what the host copies ---- */

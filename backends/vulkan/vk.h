@@ -218,6 +218,8 @@ enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes
 enum rlx_status vk_weights_load(struct vk_device *d, struct vk_weight **w, uint32_t n,
 				struct rlx_error *err);
 uint64_t vk_weight_at(const struct vk_weight *w);
+/* Are its bytes there, and not to be brought over again? */
+bool vk_weight_is_here(struct vk_device *d, const struct vk_weight *w);
 void vk_weight_put(struct vk_device *d, struct vk_weight *w);
 void vk_memory_free(struct vk_device *d);
 
@@ -372,6 +374,10 @@ struct vk_slot {
 	struct vk_weight	*weight;	/* of a param */
 	bool			 kept;		/* of a pair that stays there */
 	bool			 fresh;		/* kept input: what is bound is still to be brought */
+	/* Of an input (struct rlx_content): the version in @local, and the last one brought */
+	uint64_t		 version, brought;
+	bool			 apart;		/* input: no output takes its place */
+	bool			 moved;		/* input: exec->in brings it */
 };
 
 /* Dispatches between two steps of the host. */
@@ -405,8 +411,7 @@ struct vk_exec {
 	VkCommandPool		 copies;
 	VkCommandBuffer		 in, out;	/* before a run and after it; NULL: nothing */
 	struct rlx_transfers	 each;		/* what these move */
-	bool			 moves;		/* @copies are as things are, */
-	bool			 once;		/* but for what one run brings and the next do not */
+	bool			 moves;		/* @copies are as things are, but for inputs' .moved */
 	struct vk_weight	**params;
 };
 
@@ -479,6 +484,7 @@ bool vk_overlaps(const struct rlx_plan *p, uint32_t a, uint32_t b);
 /* An output that stays as the input it replaces: struct rlx_backend */
 bool vk_keep(struct rlx_exec *exec, unsigned int i, bool on);
 enum rlx_status vk_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+bool vk_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 
 /* ---- cross.c: when compiling, what a run will have to move ---- */
 

@@ -13,5 +13,7 @@ enum rlx_status rlx_may_convert(const struct rlx_type *have, const struct rlx_ty
 				const char *what, const char *name, struct rlx_error *err);
 /* Of types that rlx_may_convert() lets through; counted as copied. */
 void rlx_convert(struct rlx_type to, void *dst, struct rlx_type from, const void *src);
+/* The same; what is there already is not written. Was something else there? */
+bool rlx_convert_if_other(struct rlx_type to, void *dst, struct rlx_type from, const void *src);
 
 #endif

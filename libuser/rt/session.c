@@ -76,8 +76,10 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 
 	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
 	s->kept = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->kept));
-	if (!s->exec || !s->kept)
+	s->content = rlx_calloc(rlx_slot_count(s, RLX_IO_INPUT) + 1, sizeof(*s->content));
+	if (!s->exec || !s->kept || !s->content)
 		goto out_no_memory;
+	s->exec->content = s->content;
 	for (io = 0; io < 3; io++) {
 		n = rlx_slot_count(s, io);
 		s->slot[io] = rlx_calloc(n + 1, sizeof(*s->slot[io]));
@@ -190,6 +192,7 @@ void rlx_session_free(struct rlx_session *s)
 	rlx_arena_put(s->arena);
 	rlx_skip_fini(s);
 	rlx_free(s->kept);
+	rlx_free(s->content);
 	rlx_free(s->exec);
 	rlx_program_put(s->p);
 	rlx_free(s);
@@ -342,9 +345,12 @@ static void feed(struct rlx_session *s)
 		out->buf = in->buf;
 		out->own = in->own;
 		out->bound = in->bound;
+		out->shown = in->shown;
+		out->computed = false;
 		in->buf = t.buf;
 		in->own = t.own;
 		in->bound = t.bound;
+		in->shown = t.shown;
 		rlx_slot_apply(s, RLX_IO_OUTPUT, o);
 		rlx_slot_apply(s, RLX_IO_INPUT, (unsigned int)out->feeds);
 	}
@@ -396,6 +402,7 @@ enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
 	if (s->exec->copied)
 		rlx_stat_copied(s->exec->copied);
 	s->exec->copied = 0;
+	rlx_content_ran(s, st);
 	if (!st)
 		rlx_skip_ran(s);
 	if (!st)

@@ -19,6 +19,10 @@ struct rlx_slot {
 	bool		 bound;		/* by the caller */
 	bool		 filled;	/* an input or param that has a value */
 	bool		 staged;
+	bool		 stable;	/* an input, of which the caller tells when it changes */
+	bool		 shown;		/* the caller knows where own is, and may write there */
+	bool		 computed;	/* an output, to which the last run that should wrote */
+	bool		 fetched;	/* it is kept, and buf has it as well */
 	int		 feeds;		/* outputs: index of the input it becomes; -1 */
 	/*
 	 * A state is an input and an output of one buffer, the input's: of either the index of
@@ -63,6 +67,8 @@ struct rlx_session {
 	struct rlx_states	*states;	/* referenced; NULL: states are its own */
 	bool			 states_apart;	/* the device has them in memory of its own */
 	bool			*kept;		/* per output: it is fed, and the device keeps it */
+	struct rlx_content	*content;	/* exec->content */
+	uint64_t		 versions;	/* the last number given */
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;
 	struct rlx_runner	 runner;
@@ -89,9 +95,16 @@ const char *rlx_slot_kind(const struct rlx_session *s, enum rlx_io list, unsigne
 struct rlx_slot *rlx_slot_at(struct rlx_session *s, enum rlx_io *io, unsigned int *i);
 /* Is it an input that an output becomes? Its buffer is written to from then on. */
 bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i);
+/* Is it a fed output that the device keeps, or the input that it becomes? */
+bool rlx_slot_is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i);
 enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
 			      struct rlx_buf buf);
 void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i);
+/* content.c: what is in slot @i of @list may be another; the caller knows where it is. */
+void rlx_content_changed(struct rlx_session *s, enum rlx_io list, unsigned int i);
+void rlx_content_shown(struct rlx_session *s, enum rlx_io list, unsigned int i);
+/* A run has ended so, of which outputs are to be told. */
+void rlx_content_ran(struct rlx_session *s, enum rlx_status st);
 /* RLX_EBUSY while a run is under way; clears the last error. */
 enum rlx_status rlx_session_not_busy(struct rlx_session *s);
 /* view.c */

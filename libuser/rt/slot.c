@@ -141,6 +141,7 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	s->arenas[io][i] = b->arena;
 	if (io == RLX_IO_PARAM)
 		rlx_skip_param_changed(s);
+	rlx_content_changed(s, io, i);
 	s->p->dev->be->bind(s->exec, io, i);
 }
 
@@ -255,7 +256,7 @@ bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i
 }
 
 /* Is it a fed output that the device keeps, or the input that it becomes? */
-static bool is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+bool rlx_slot_is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
@@ -269,8 +270,13 @@ static bool is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 /* What of it is in the device's memory alone, into the buffer it has. */
 static enum rlx_status fetch(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	return is_kept(s, io, i) && s->ptr[io][i] ?
-	       s->p->dev->be->fetch(s->exec, io, i) : RLX_OK;
+	enum rlx_status st;
+
+	if (!rlx_slot_is_kept(s, io, i) || !s->ptr[io][i])
+		return RLX_OK;
+	st = s->p->dev->be->fetch(s->exec, io, i);
+	s->slot[io][i].fetched = !st;
+	return st;
 }
 
 enum rlx_status rlx_session_not_busy(struct rlx_session *s)
@@ -325,6 +331,8 @@ enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned in
 	slot->bound = true;
 	slot->filled = true;
 	slot->staged = false;
+	slot->stable = false;
+	slot->computed = false;
 	slot->given = NULL;
 	s->ready = false;
 	rlx_slot_apply(s, io, i);
@@ -359,6 +367,8 @@ void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	rlx_slot_drop_view(slot);
 	slot->bound = false;
 	slot->staged = false;
+	slot->stable = false;
+	slot->computed = false;
 	slot->filled = slot->own.arena;
 	slot->buf = slot->own;
 	s->ready = false;
@@ -396,8 +406,11 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 	}
 	if (slot->given)
 		*slot->given = true;
-	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
+	if (io == RLX_IO_PARAM || rlx_slot_is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
+	rlx_content_shown(s, io, i);
+	if (io == RLX_IO_INPUT)
+		rlx_content_changed(s, io, i);
 	return slot->buf;
 }
 
@@ -419,7 +432,10 @@ struct rlx_buf rlx_session_buf_at(struct rlx_session *s, enum rlx_io io, unsigne
 
 static struct rlx_buf to_read(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	return fetch(s, io, i) ? (struct rlx_buf){ 0 } : s->slot[io][i].buf;
+	if (fetch(s, io, i))
+		return (struct rlx_buf){ 0 };
+	rlx_content_shown(s, io, i);
+	return s->slot[io][i].buf;
 }
 
 struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io, const char *name)
@@ -449,6 +465,20 @@ static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned 
 			       s->slot[io][i].name, &s->err);
 }
 
+/* Copy it in. False: a device that has what was there need not bring it again. */
+static bool copy_in(struct rlx_session *s, enum rlx_io io, unsigned int i, struct rlx_type type,
+		    const void *data)
+{
+	const struct rlx_slot *slot = &s->slot[io][i];
+
+	/* what others may have written there without a word is no proof that a device has it */
+	if (io == RLX_IO_INPUT && s->p->dev->be->has && slot->filled && !slot->bound &&
+	    s->content[i].version)
+		return rlx_convert_if_other(*slot->type, rlx_buf_ptr(slot->buf), type, data);
+	rlx_convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
+	return true;
+}
+
 static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				struct rlx_type type, const void *data)
 {
@@ -467,8 +497,9 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	if (st)
 		return st;
 	rlx_slot_drop_view(slot);
-	rlx_convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
-	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
+	if (copy_in(s, io, i, type, data))
+		rlx_content_changed(s, io, i);
+	if (io == RLX_IO_PARAM || rlx_slot_is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;
@@ -627,6 +658,8 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	if (end_feed(s, o))
 		return s->err.status;
 	out->feeds = (int)i;
+	s->slot[RLX_IO_INPUT][i].stable = false;	/* runs change it */
+	rlx_content_changed(s, RLX_IO_INPUT, i);
 	if (s->p->plan->io[RLX_IO_OUTPUT][o].donated == i + 1 && s->p->dev->be->keep)
 		s->kept[o] = s->p->dev->be->keep(s->exec, o, true);
 	return RLX_OK;

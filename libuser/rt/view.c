@@ -129,6 +129,7 @@ static enum rlx_status bind_view(struct rlx_session *s, enum rlx_io io, unsigned
 	slot->view = own;
 	slot->filled = true;
 	s->ready = false;
+	rlx_content_changed(s, io, i);
 	return RLX_OK;
 }
 

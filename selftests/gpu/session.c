@@ -123,7 +123,11 @@ TEST(what_crosses_is_counted)
 	run(s);
 	moved_more(s, &last, 2, 2 * BYTES, 2, 2 * BYTES);
 	run(s);
-	moved_more(s, &last, 1, BYTES, 2, 2 * BYTES);
+	moved_more(s, &last, 0, 0, 2, 2 * BYTES);	/* what was set stays */
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, v), 0);
+	run(s);
+	moved_more(s, &last, 1, BYTES, 2, 2 * BYTES);	/* the param alone */
+	CHECK(rlx_session_buf(s, RLX_IO_INPUT, "x").arena);
 	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, v), 0);
 	run(s);
 	moved_more(s, &last, 2, 2 * BYTES, 2, 2 * BYTES);

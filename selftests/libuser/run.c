@@ -203,6 +203,97 @@ TEST(a_look_has_no_effect)
 	rlx_session_free(s);
 }
 
+static uint32_t where(struct rlx_session *s, enum rlx_io io, const char *name)
+{
+	uint32_t at = ~0u;
+
+	CHECKF(!rlx_session_where(s, io, name, &at), "%s", rlx_session_error(s)->text);
+	return at;
+}
+
+/* On devices that use the host's memory: all is there, and what was written is seen. */
+static void where_and_touch_on(const char *device)
+{
+	struct rlx_session *s = small_session(device);
+	float w[15] = { 1 }, x[12] = { 1, 2, 3 }, same[12];
+	struct rlx_arena *a = NULL;
+	struct rlx_buf b;
+	uint32_t at;
+
+	CHECK_EQ(rlx_arena_new(&(struct rlx_arena_opts){ .size = 4096 }, &a, NULL), 0);
+	b = (struct rlx_buf){ a, 0, sizeof(x) };
+	CHECK_EQ(where(s, RLX_IO_INPUT, "x") | where(s, RLX_IO_PARAM, "w"), 0);
+	CHECK_EQ(rlx_session_touch(s, RLX_IO_INPUT, "x"), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "'x' has no value"));
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 3, 5), w), 0);
+	CHECK_EQ(rlx_session_bind_stable(s, RLX_IO_INPUT, "x", b), 0);
+	memcpy(rlx_buf_ptr(b), x, sizeof(x));
+	CHECK_EQ(where(s, RLX_IO_INPUT, "x"), RLX_WHERE_HOST);
+	CHECK_EQ(where(s, RLX_IO_OUTPUT, "y"), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(where(s, RLX_IO_OUTPUT, "y"), RLX_WHERE_HOST);
+	CHECK_EQ(where(s, RLX_IO_PARAM, "w"), RLX_WHERE_HOST);
+	CHECK_EQ(rlx_session_where_at(s, RLX_IO_INPUT, 0, &at), 0);
+	CHECK_EQ(at, RLX_WHERE_HOST);
+	x[11] = 7;
+	memcpy(rlx_buf_ptr(b), x, sizeof(x));
+	CHECK_EQ(rlx_session_touch_at(s, RLX_IO_INPUT, 0), 0);
+	CHECK_EQ(rlx_session_touch(s, RLX_IO_PARAM, "w"), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "same", rlx_type(RLX_F32, 4, 3), same), 0);
+	CHECK(!memcmp(x, same, sizeof(x)));
+	CHECK_EQ(rlx_session_unbind(s), 0);
+	CHECK_EQ(where(s, RLX_IO_INPUT, "x"), 0);
+	rlx_session_free(s);
+	rlx_arena_put(a);
+}
+
+/* What cannot be: each with a message, and nothing is changed. */
+static void where_and_touch_refuse(void)
+{
+	struct rlx_session *s = small_session("cpu");
+	struct rlx_buf small = { 0 };
+	struct rlx_arena *a = NULL;
+	uint32_t at = 77;
+
+	CHECK_EQ(rlx_arena_new(&(struct rlx_arena_opts){ .size = 4096 }, &a, NULL), 0);
+	CHECK_EQ(rlx_session_where(NULL, RLX_IO_INPUT, "x", &at), RLX_EINVAL);
+	CHECK_EQ(rlx_session_where(s, RLX_IO_INPUT, "nope", &at), RLX_ENOENT);
+	CHECK_EQ(rlx_session_where(s, (enum rlx_io)9, "x", &at), RLX_EINVAL);
+	CHECK_EQ(rlx_session_where(s, RLX_IO_INPUT, NULL, &at), RLX_EINVAL);
+	CHECK_EQ(rlx_session_where_at(s, RLX_IO_INPUT, 5, &at), RLX_ENOENT);
+	CHECK_EQ(at, 77);
+	CHECK_EQ(rlx_session_where(s, RLX_IO_INPUT, "x", NULL), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "'x'"));
+	CHECK_EQ(rlx_session_touch(NULL, RLX_IO_INPUT, "x"), RLX_EINVAL);
+	CHECK_EQ(rlx_session_touch(s, RLX_IO_INPUT, "nope"), RLX_ENOENT);
+	CHECK_EQ(rlx_session_touch(s, RLX_IO_OUTPUT, "y"), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "output 'y' is what runs write"));
+	CHECK_EQ(rlx_session_touch_at(s, RLX_IO_PARAM, 9), RLX_ENOENT);
+	CHECK_EQ(rlx_session_bind_stable(NULL, RLX_IO_INPUT, "x", small), RLX_EINVAL);
+	CHECK_EQ(rlx_session_bind_stable(s, RLX_IO_INPUT, "x", small), RLX_EINVAL);
+	small = (struct rlx_buf){ a, 0, 8 };
+	CHECK_EQ(rlx_session_bind_stable(s, RLX_IO_INPUT, "x", small), RLX_ERANGE);
+	small.bytes = 4096;
+	CHECK_EQ(rlx_session_bind_stable(s, RLX_IO_OUTPUT, "y", small), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "cannot be stable: runs write to it"));
+	CHECK_EQ(rlx_session_feed(s, "same", "x"), 0);
+	CHECK_EQ(rlx_session_bind_stable_at(s, RLX_IO_INPUT, 0, small), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "it is fed"));
+	CHECK_EQ(rlx_session_feed(s, NULL, "x"), 0);
+	CHECK_EQ(rlx_session_bind_stable_at(s, RLX_IO_INPUT, 0, small), 0);
+	CHECK_EQ(rlx_session_bind_stable(s, RLX_IO_PARAM, "w", small), 0);
+	rlx_session_free(s);
+	rlx_arena_put(a);
+}
+
+TEST(where_and_touch)
+{
+	where_and_touch_on("cpu");
+	where_and_touch_on("ref");
+	where_and_touch_refuse();
+}
+
 /* What the calls by name do, by the index that the program enumerates. */
 TEST(by_index)
 {

@@ -12,7 +12,7 @@ VULKAN_ENV  := RLX_TEST_GPU=vulkan RLX_TEST_TIMEOUT=600 RLX_FUZZ_CASES=100 \
 VULKAN_DISCRETE := "$(BUILD)/test/vulkan/ops f32 f32_with_constants guarded_ends" \
 	$(addprefix $(BUILD)/test/vulkan/,device validation) \
 	$(addprefix $(BUILD)/test/ops/,regressions edges differential) \
-	$(addprefix $(BUILD)/test/gpu/,session state extent) \
+	$(addprefix $(BUILD)/test/gpu/,session stable state extent) \
 	"$(BUILD)/test/gpu/random_graph with_steps_of_the_host" \
 	"$(BUILD)/test/gpu/models minilm_f32 magika_f32"
 
@@ -24,7 +24,7 @@ check-vulkan:
 	$(Q)tools/setup.sh demo vulkan
 	$(Q)tools/fetch-models.sh minilm magika ppocr silero
 	$(Q)+$(BUILDMAKE) VULKAN=1 $(VULKAN_BIN) $(VULKAN_RIGS) $(MODELS)/minilm.onnx \
-		$(addprefix $(BUILD)/test/gpu/,models session state extent random_graph)
+		$(addprefix $(BUILD)/test/gpu/,models session stable state extent random_graph)
 	$(Q)for f in $(VK_SPV); do spirv-val --target-env vulkan1.2 --scalar-block-layout \
 		$$f || exit 1; done
 	$(Q)$(VULKAN_ENV) $(RUN) -g $@ -j $(JOBS) $(VULKAN_BIN) $(VULKAN_RIGS) \

@@ -13,7 +13,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	4
+#define RLX_BACKEND_ABI	5
 
 /*
  * What the passes should aim at. Zero: plain ops.
@@ -125,6 +125,16 @@ enum rlx_took rlx_store_take(struct rlx_store *s, struct rlx_blob *of, const cha
 void rlx_store_ready(struct rlx_store *s, const void *data);
 
 /*
+ * What an input holds. A device that has brought the same version need not do so again.
+ * @version: another whenever it may have changed; 0: nobody knows, as it may at any time
+ * @promised: the caller tells of changes: memory for a copy that stays is well spent
+ */
+struct rlx_content {
+	uint64_t	version;
+	bool		promised;
+};
+
+/*
  * One session's use of a code. @work is @code->work_bytes long and 64-byte
  * aligned; the others hold one address per input, param, output, aligned as the backend
  * says, and the arena that it lies in. Nothing is read or written beyond what is there.
@@ -138,6 +148,7 @@ struct rlx_exec {
 	/* Of the next run, as they are when it is submitted. */
 	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
+	const struct rlx_content *content;	/* by input; NULL: nobody knows */
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 	struct rlx_error	*err;
 	const struct rlx_collective *collective;	/* of all_reduce steps; NULL: none */
@@ -145,6 +156,12 @@ struct rlx_exec {
 	struct rlx_transfers	 moved;		/* runs and fetch add, the core keeps them */
 	bool			 work_kept;	/* what a run left in @work the next one finds */
 };
+
+/* 0: input @i may be another by the next run. */
+static inline uint64_t rlx_input_version(const struct rlx_exec *exec, uint32_t i)
+{
+	return exec->content ? exec->content[i].version : 0;
+}
 
 /*
  * Arenas in a device's own memory: rlx/resident.h. All are there. [any]
@@ -236,6 +253,12 @@ struct rlx_backend {
 	bool		(*keep)(struct rlx_exec *exec, unsigned int i, bool on);
 	/* With keep: bring what is kept, output or input @i, to exec->ptr[io][i]. */
 	enum rlx_status	(*fetch)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+	/*
+	 * Optional, of devices with memory of their own: is input or param @i there as it is now,
+	 * so that the next run need not bring it; or output or input @i, which is kept? Moves
+	 * nothing. Nobody runs the exec.
+	 */
+	bool		(*has)(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 	/* NULL: there is none but the host's. */
 	const struct rlx_backend_memory *memory;
 };

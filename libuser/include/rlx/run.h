@@ -96,7 +96,7 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  * keeps. Bind it again, even where it is, set it, or ask for its buffer anew to change it:
  * the next run then does all of that once more; but GEMMs read a param that changes every few
  * runs as it is, as they do inputs, which may round sums otherwise. Inputs are read by each
- * run, whoever writes them.
+ * run, whoever writes them; not so those of rlx_session_bind_stable() and rlx_session_set().
  *
  * An output may overlap an input only if both are the same slice; the program
  * then works on a copy of that input, which is counted as copied. It may overlap
@@ -107,6 +107,73 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
 RLX_EXPORT enum rlx_status
 rlx_session_bind(struct rlx_session *s, enum rlx_io io, const char *name,
 		 struct rlx_buf buf);
+
+/**
+ * rlx_session_bind_stable, rlx_session_bind_stable_at - rlx_session_bind() of an input whose
+ * bytes the caller changes only with a word: rlx_session_touch(), or what changes a param.
+ *
+ * A device with memory of its own brings it with the first run, and then only after such a word;
+ * what was written without one it may or may not see. It takes device memory for a copy of
+ * its own even where an output could take the input's place; without any left there, and where a
+ * step writes its output over the input (attention over a cache), each run brings it. Of such
+ * devices a GPU reads up to 64 KiB in place where it can. On devices that use the host's
+ * memory this is rlx_session_bind(), and what was written is always seen. Of a param, which is
+ * stable anyway, it is rlx_session_bind() everywhere.
+ *
+ * Bind it anew by whichever call to end it; rlx_session_feed() into the input ends it as well. A
+ * run that writes over it itself (an output in the same slice) is known to.
+ * Ownership, context: as rlx_session_bind(). Return: as there; RLX_EINVAL (an output or a state,
+ * which runs write to; an input that is fed). Then all is as it was.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_bind_stable(struct rlx_session *s, enum rlx_io io, const char *name,
+			struct rlx_buf buf);
+RLX_EXPORT enum rlx_status
+rlx_session_bind_stable_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+			   struct rlx_buf buf);
+
+/**
+ * rlx_session_touch, rlx_session_touch_at - an input's, param's or state's bytes were changed in
+ * the buffer that is there: the next run takes them as they are then.
+ *
+ * Of a pair or state that a device keeps, what is in the buffer counts, not what the device has.
+ * An input that is not stable is read by each run anyway.
+ * Context: neither sleeps nor allocates; copies nothing. Return: RLX_ENOENT; RLX_EINVAL (an output;
+ * or nothing is there yet); RLX_EBUSY (a run is under way).
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_touch(struct rlx_session *s, enum rlx_io io, const char *name);
+RLX_EXPORT enum rlx_status
+rlx_session_touch_at(struct rlx_session *s, enum rlx_io io, unsigned int i);
+
+/**
+ * enum rlx_where - which memories have a value's bytes as they are now.
+ * @RLX_WHERE_HOST:   the buffer that is bound, or the session's own
+ * @RLX_WHERE_DEVICE: memory of the device's own, where the next run would find it without a copy
+ */
+enum rlx_where {
+	RLX_WHERE_HOST		= 1,
+	RLX_WHERE_DEVICE	= 2,
+};
+
+/**
+ * rlx_session_where, rlx_session_where_at - tell where a value's bytes are.
+ * @out: bits of enum rlx_where. 0: there is no value yet, or, of an output, none of the last run
+ *       that should have written it: it failed, or what it wrote has become the input it feeds
+ *
+ * A param and a stable input are in both places once a run has brought them, and in the host's
+ * alone from the word on that they changed; a param in a resident arena (rlx/resident.h) is in
+ * both from the start. What a device keeps of a pair or a state is there alone after a run, and
+ * in both places after rlx_session_get() or rlx_session_bound() of it. Results are in
+ * the host's memory, and so is all on devices that use that.
+ * Context: neither sleeps for the device nor allocates, and moves nothing
+ * (rlx_session_transfers()). Return: RLX_ENOENT; RLX_EINVAL (no @out); RLX_EBUSY (a run is under
+ * way); *@out is then not written.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_where(struct rlx_session *s, enum rlx_io io, const char *name, uint32_t *out);
+RLX_EXPORT enum rlx_status
+rlx_session_where_at(struct rlx_session *s, enum rlx_io io, unsigned int i, uint32_t *out);
 
 /**
  * rlx_session_bind_view, rlx_session_bind_view_at - use elements that need not lie densely for
@@ -169,6 +236,11 @@ RLX_EXPORT struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io i
  * rlx_session_set, rlx_session_get - copy a whole tensor in or out.
  * @type: what @data holds; must be the input's type, only the dtype may differ
  *        among floats or among integers, and is then converted
+ *
+ * A device with memory of its own brings an input that was set once, and again when another
+ * value is set: the session compares while it copies. For that the input must be in the
+ * session's memory, and nobody have asked where (rlx_session_buf(), rlx_session_bound()): else
+ * each run brings it. An input whose place an output takes is brought twice before it stays.
  * Return: RLX_ENOENT, RLX_ESHAPE, RLX_ETYPE, RLX_EACCES (a strict session).
  */
 RLX_EXPORT enum rlx_status
