@@ -83,6 +83,46 @@ static struct rlx_program *must_compile(struct rlx_graph *g)
 	return p;
 }
 
+/* At an address that the plugin does not use in place: 3 runs bring it once, a touch again. */
+TEST(stable_inputs_are_brought_once)
+{
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a = NULL;
+	struct rlx_program *p;
+	struct rlx_graph *g;
+	float *x, y[N];
+	uint32_t at;
+	int run, i;
+
+	need_plugin();
+	g = rlx_graph_new("line");
+	rlx_output(g, "y", rlx_emit(g, mul, .a = rlx_input(g, "x", t),
+				    .b = rlx_scalar_const(g, RLX_F32, 2)));
+	p = must_compile(g);
+	CHECK(!rlx_session_new(p, NULL, &s, &err));
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = 4 * N + 64 }, &a, &err));
+	x = (float *)rlx_arena_base(a) + 1;
+	CHECK(!rlx_session_bind_stable(s, RLX_IO_INPUT, "x", (struct rlx_buf){ a, 4, 4 * N }));
+	for (run = 0; run < 6; run++) {
+		for (i = 0; i < N && run % 3 == 0; i++)
+			x[i] = (float)(i + run);
+		if (run == 3)
+			CHECK(!rlx_session_touch(s, RLX_IO_INPUT, "x"));
+		CHECK(!rlx_session_where(s, RLX_IO_INPUT, "x", &at));
+		CHECK_EQ(at, RLX_WHERE_HOST | (run % 3 ? RLX_WHERE_DEVICE : 0));
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, y));
+		for (i = 0; i < N; i++)
+			CHECK_EQ(y[i], 2 * (float)(i + run / 3 * 3));
+		CHECK_EQ(rlx_session_transfers(s).in, run / 3 + 1);
+	}
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_arena_put(a);
+}
+
 /* y = x w + w; a param that is set again is brought again, and else stays. */
 TEST(params_are_brought_once)
 {
