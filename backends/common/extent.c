@@ -128,6 +128,7 @@ bool rlx_extent_aligned(const struct rlx_plan *p, const struct rlx_plan_step *st
 		out->in = 1 << 1 | 1 << 2;
 		break;
 	case RLX_OP_grouped_matmul:
+	case RLX_OP_dequant_grouped_matmul:
 		out->in = 1 << 0 | 1 << 2;
 		break;
 	case RLX_OP_cross_entropy:

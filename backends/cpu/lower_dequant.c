@@ -139,7 +139,7 @@ static enum rlx_status lower_blocks(struct rlx_lower *lo, const struct rlx_op_de
 	rlx_lower_extent(lo, (int64_t)a->m, set_rows_of_blocks);
 	return rlx_lower_call(lo, RLX_KERNEL_gemm_blocks, rlx_k_gemm_blocks_units(a),
 			      (double)a->m * (double)a->n * (double)a->k / 4,
-			      rlx_k_gemm_blocks_scratch(a));
+			      rlx_k_blocks_scratch(a->m));
 }
 
 enum rlx_status cpu_lower_dequant_matmul(struct rlx_lower *lo)

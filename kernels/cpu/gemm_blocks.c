@@ -5,6 +5,7 @@
  * first-level cache; a vector of these becomes one of floats in registers. What a block means is
  * rlx/scheme.h's; here the same is said by vectors of bytes.
  */
+#include "kernels/cpu/index_at.h"
 #include "kernels/simd/vec.h"
 
 #if RLX_VB > 16		/* base has it in portable C */
@@ -20,7 +21,7 @@ RLX_INLINE float f16_at(const unsigned char *p)
 #define RLX_BLOCK_FN	RLX_INLINE
 #include "kernels/blocks.h"
 
-rlx_k_fn RLX_K(gemm_blocks), RLX_K(dequant_blocks);
+rlx_k_fn RLX_K(gemm_blocks), RLX_K(grouped_blocks), RLX_K(dequant_blocks);
 
 enum { MOST = RLX_BLOCK_MOST, GROUP = RLX_BLOCK_GROUP, COLS = RLX_K_BLOCKS_COLS };
 
@@ -288,18 +289,30 @@ RLX_INLINE vf floats(const struct codes *c, size_t g, int v)
 	return vf_fma(q, vf_set1(c->scale[g]), vf_set1(c->addend[g]));
 }
 
+/* Rows that are multiplied by the same columns, and where their results go. */
+struct rows {
+	const float	*x[RLX_K_BLOCKS_ROWS];
+	float		*y[RLX_K_BLOCKS_ROWS];
+	size_t		 m, k;
+	int		 scheme;
+};
+
 /* ---- few rows: floats in registers ---- */
 
 /* Two groups at a time, since a block has at least so many: chains of sums for the adders. */
 #define PAIR	(2 * GROUP / RLX_VL)
 
-RLX_INLINE void few(const struct rlx_k_gemm_blocks *a, const uint8_t *w, float *y, const int R)
+RLX_INLINE void few(const struct rows *a, const uint8_t *w, size_t col, const int R)
 {
 	const int chains = PAIR < 4 / R ? PAIR : R > 4 ? 1 : 4 / R;
 	vf sum[RLX_K_BLOCKS_FEW][4] = { { vf_zero() } };
+	const float *x[RLX_K_BLOCKS_FEW];
 	struct codes c;
 	size_t k, g, n;
 
+	RLX_UNROLL
+	for (int r = 0; r < R; r++)
+		x[r] = a->x[r];
 	for (k = 0; k < a->k; k += n, w += bytes_of(a->scheme, n)) {
 		n = a->k - k < MOST ? a->k - k : MOST;
 		unpack[a->scheme](w, n, &c);
@@ -307,26 +320,26 @@ RLX_INLINE void few(const struct rlx_k_gemm_blocks *a, const uint8_t *w, float *
 			RLX_UNROLL
 			for (int v = 0; v < PAIR; v++) {
 				vf q = floats(&c, g + (size_t)v / (PAIR / 2), v % (PAIR / 2));
-				const float *x = a->x + k + g * GROUP + v * RLX_VL;
+				size_t at = k + g * GROUP + (size_t)v * RLX_VL;
 
 				RLX_UNROLL
 				for (int r = 0; r < R; r++)
-					sum[r][v % chains] = vf_fma(q, vf_loadu(x + (size_t)r * a->k),
+					sum[r][v % chains] = vf_fma(q, vf_loadu(x[r] + at),
 								    sum[r][v % chains]);
 			}
 		}
 	}
 	for (int r = 0; r < R; r++)
-		y[(size_t)r * a->n] = vf_hsum((sum[r][0] + sum[r][1]) + (sum[r][2] + sum[r][3]));
+		a->y[r][col] = vf_hsum((sum[r][0] + sum[r][1]) + (sum[r][2] + sum[r][3]));
 }
 
-static void few_rows(const struct rlx_k_gemm_blocks *a, const uint8_t *w, float *y)
+static void few_rows(const struct rows *a, const uint8_t *w, size_t col)
 {
 	switch (a->m) {
-	case 1: return few(a, w, y, 1);
-	case 2: return few(a, w, y, 2);
-	case 3: return few(a, w, y, 3);
-	default: return few(a, w, y, 4);
+	case 1: return few(a, w, col, 1);
+	case 2: return few(a, w, col, 2);
+	case 3: return few(a, w, col, 3);
+	default: return few(a, w, col, 4);
 	}
 }
 
@@ -338,11 +351,16 @@ enum { TILE_ROWS = 4, TILE_COLS = 6 };
 enum { TILE_ROWS = 3, TILE_COLS = 4 };
 #endif
 
-/* @n terms of @R rows, from @x on, and TILE_COLS columns, by vectors; @sum: [row][COLS] */
-RLX_INLINE void tile(const float *x, size_t ldx, const float *w, vf *sum, size_t n, const int R)
+/* Terms @from to @from + @n of @R rows and TILE_COLS columns, by vectors; @sum: [row][COLS] */
+RLX_INLINE void tile(const float *const *rows, size_t from, const float *w, vf *sum, size_t n,
+		     const int R)
 {
 	vf acc[TILE_ROWS][TILE_COLS];
+	const float *x[TILE_ROWS];
 
+	RLX_UNROLL
+	for (int r = 0; r < R; r++)
+		x[r] = rows[r] + from;
 	RLX_UNROLL
 	for (int i = 0; i < R * TILE_COLS; i++)
 		acc[i / TILE_COLS][i % TILE_COLS] = sum[i / TILE_COLS * COLS + i % TILE_COLS];
@@ -351,7 +369,7 @@ RLX_INLINE void tile(const float *x, size_t ldx, const float *w, vf *sum, size_t
 
 		RLX_UNROLL
 		for (int r = 0; r < R; r++)
-			b[r] = vf_loadu(x + (size_t)r * ldx + k);
+			b[r] = vf_loadu(x[r] + k);
 		RLX_UNROLL
 		for (int j = 0; j < TILE_COLS; j++) {
 			vf q = vf_load(w + j * MOST + k);
@@ -373,53 +391,103 @@ static void to_floats(const struct codes *c, float *to, size_t n)
 			vf_store(to + g * GROUP + v * RLX_VL, floats(c, g, v));
 }
 
-static void many_rows(const struct rlx_k_gemm_blocks *a, size_t row, size_t col, float *w)
+/* @cols columns from @col on, of which @w is the first. */
+static void many_rows(const struct rows *a, const uint8_t *w, size_t col, size_t cols, float *to)
 {
-	size_t rows = a->m - row < RLX_K_BLOCKS_ROWS ? a->m - row : RLX_K_BLOCKS_ROWS;
-	size_t cols = a->n - col < COLS ? a->n - col : COLS, line = bytes_of(a->scheme, a->k);
-	const uint8_t *from = (const uint8_t *)a->w + col * line;
-	vf *sum = (vf *)(void *)(w + COLS * MOST);
+	size_t line = bytes_of(a->scheme, a->k), k, n, r, j;
+	vf *sum = (vf *)(void *)(to + COLS * MOST);
 	struct codes c;
-	size_t k, n, r, j;
 
-	memset(w, 0, COLS * MOST * sizeof(*w));
-	memset(sum, 0, rows * COLS * sizeof(*sum));
-	for (k = 0; k < a->k; k += n, from += bytes_of(a->scheme, n)) {
+	memset(to, 0, COLS * MOST * sizeof(*to));
+	memset(sum, 0, a->m * COLS * sizeof(*sum));
+	for (k = 0; k < a->k; k += n, w += bytes_of(a->scheme, n)) {
 		n = a->k - k < MOST ? a->k - k : MOST;
 		for (j = 0; j < cols; j++) {
-			unpack[a->scheme](from + j * line, n, &c);
-			to_floats(&c, w + j * MOST, n);
+			unpack[a->scheme](w + j * line, n, &c);
+			to_floats(&c, to + j * MOST, n);
 		}
 		for (j = 0; j < cols; j += TILE_COLS) {
-			const float *x = a->x + row * a->k + k;
-
-			for (r = 0; r + TILE_ROWS <= rows; r += TILE_ROWS)
-				tile(x + r * a->k, a->k, w + j * MOST, sum + r * COLS + j, n,
-				     TILE_ROWS);
-			for (; r < rows; r++)
-				tile(x + r * a->k, a->k, w + j * MOST, sum + r * COLS + j, n, 1);
+			for (r = 0; r + TILE_ROWS <= a->m; r += TILE_ROWS)
+				tile(a->x + r, k, to + j * MOST, sum + r * COLS + j, n, TILE_ROWS);
+			for (; r < a->m; r++)
+				tile(a->x + r, k, to + j * MOST, sum + r * COLS + j, n, 1);
 		}
 	}
-	for (r = 0; r < rows; r++)
+	for (r = 0; r < a->m; r++)
 		for (j = 0; j < cols; j++)
-			a->y[(row + r) * a->n + col + j] = vf_hsum(sum[r * COLS + j]);
+			a->y[r][col + j] = vf_hsum(sum[r * COLS + j]);
+}
+
+/* Up to COLS of the @n columns at @w, from @col on. */
+static void panel(const struct rows *a, const uint8_t *w, size_t col, size_t n, void *scratch)
+{
+	size_t line = bytes_of(a->scheme, a->k), cols = n - col < COLS ? n - col : COLS, j;
+
+	w += col * line;
+	if (a->m > RLX_K_BLOCKS_FEW)
+		many_rows(a, w, col, cols, scratch);
+	else
+		for (j = 0; j < cols; j++)
+			few_rows(a, w + j * line, col + j);
 }
 
 void RLX_K(gemm_blocks)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_gemm_blocks *a = args;
-	size_t parts = (a->m + RLX_K_BLOCKS_ROWS - 1) / RLX_K_BLOCKS_ROWS, u, j;
-	size_t line = bytes_of(a->scheme, a->k);
+	size_t parts = (a->m + RLX_K_BLOCKS_ROWS - 1) / RLX_K_BLOCKS_ROWS, u, i;
+	struct rows rows;
 
+	rows.k = a->k;
+	rows.scheme = a->scheme;
 	for (u = begin; u < end; u++) {
-		size_t col = u / parts * COLS;
+		size_t row = u % parts * RLX_K_BLOCKS_ROWS;
 
-		if (a->m > RLX_K_BLOCKS_FEW) {
-			many_rows(a, u % parts * RLX_K_BLOCKS_ROWS, col, scratch);
-			continue;
+		rows.m = a->m - row < RLX_K_BLOCKS_ROWS ? a->m - row : RLX_K_BLOCKS_ROWS;
+		for (i = 0; i < rows.m; i++) {
+			rows.x[i] = a->x + (row + i) * a->k;
+			rows.y[i] = a->y + (row + i) * a->n;
 		}
-		for (j = col; j < a->n && j < col + COLS; j++)
-			few_rows(a, (const uint8_t *)a->w + j * line, a->y + j);
+		panel(&rows, a->w, u / parts * COLS, a->n, scratch);
+	}
+}
+
+/* ---- rows that choose a matrix ---- */
+
+/* Columns @col to @last of expert @e, for the rows that chose it. */
+static void expert(const struct rlx_k_grouped_blocks *a, int64_t e, size_t col, size_t last,
+		   void *scratch)
+{
+	size_t n = (size_t)a->n, k = (size_t)a->k, j;
+	const uint8_t *w = (const uint8_t *)a->w + (size_t)e * n * bytes_of(a->scheme, k);
+	struct rows rows;
+
+	rows.m = 0;
+	rows.k = k;
+	rows.scheme = a->scheme;
+	for (int64_t i = 0; i < a->live; i++) {
+		if (rlx_k_index_at(a->idx, a->idx_type, (size_t)i, a->experts, a->bad) == e) {
+			rows.x[rows.m] = a->x + (size_t)i * k;
+			rows.y[rows.m++] = a->y + (size_t)i * n;
+		}
+		if (rows.m < (i + 1 < a->live ? RLX_K_BLOCKS_ROWS : 1))
+			continue;
+		for (j = col; j < last; j += COLS)
+			panel(&rows, w, j, n, scratch);
+		rows.m = 0;
+	}
+}
+
+void RLX_K(grouped_blocks)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_grouped_blocks *a = args;
+	size_t panels = ((size_t)a->n + COLS - 1) / COLS, u, next, first;
+
+	/* what an index is compared with once serves all columns of an expert */
+	for (u = begin; u < end; u = next) {
+		first = u / panels * panels;
+		next = first + panels < end ? first + panels : end;
+		expert(a, (int64_t)(u / panels), (u - first) * COLS, (next - first) * COLS,
+		       scratch);
 	}
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A matrix product whose weight is stored in few bits. */
 #include "ir/match.h"
+#include "ops/blocks.h"
 #include "ops/emit.h"
 
 /*
@@ -139,13 +140,10 @@ static double weight_at(const struct rlx_eval *q, int64_t row, int64_t col, int6
 {
 	const struct rlx_op_dequant_matmul *a = q->args;
 	int64_t at = row / (a->block ? a->block : k) * a->n + col;
-	int e = rlx_block_elements(a->scheme);
 	double v;
 
-	if (e)
-		return (double)rlx_block_at(a->scheme, (const uint8_t *)q->in[1].data +
-					    (col * k + row) / e * rlx_block_bytes(a->scheme),
-					    (int)(row % e));
+	if (rlx_block_elements(a->scheme))
+		return op_block_element(a->scheme, q->in[1].data, col * k + row);
 	v = stored(a, &q->in[1], row * a->n + col);
 	if (op_has(&q->in[3]))
 		v -= el_get(&q->in[3], at);
@@ -277,7 +275,6 @@ static void dequant_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 		   (double)q->in[0]->dim[q->in[0]->rank - 1];
 }
 
-/* Any bytes are blocks but where their scales are floats, which as these are finite. */
 static bool sample_blocks(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_dequant_matmul *a = s->args;
@@ -293,9 +290,7 @@ static bool sample_blocks(unsigned int i, struct rlx_sample *s)
 	s->lo[0] = -0.25;	/* results within f16 */
 	s->hi[0] = 0.25;
 	s->in[1] = rlx_type(RLX_U8, a->n * 2 * rlx_block_bytes(a->scheme));
-	/* exponents, and an f32 */
-	s->lo[1] = a->scheme == RLX_SCHEME_MXFP4 ? 110 : a->scheme == RLX_SCHEME_Q8_K ? 56 : 0;
-	s->hi[1] = a->scheme == RLX_SCHEME_MXFP4 ? 125 : 59;
+	op_sample_blocks(s, 1, a->scheme);
 	s->tol = 1e-5;
 	s->grad_tol = -1;
 	return true;

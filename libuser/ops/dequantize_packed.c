@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Blocks of few bits, as GGUF has them, as floats. */
 #include "ops/batch.h"
+#include "ops/blocks.h"
 #include "ops/emit.h"
 
 /*
@@ -50,13 +51,10 @@ static enum rlx_status dequantize_packed_infer(struct rlx_infer *q)
 static enum rlx_status dequantize_packed_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_dequantize_packed *a = q->args;
-	int64_t n = rlx_type_count(&q->out[0].type), e = rlx_block_elements(a->scheme), i;
-	const uint8_t *p = q->in[0].data;
+	int64_t n = rlx_type_count(&q->out[0].type), i;
 
 	for (i = 0; i < n; i++)
-		el_set(&q->out[0], i,
-		       (double)rlx_block_at(a->scheme, p + i / e * rlx_block_bytes(a->scheme),
-					    (int)(i % e)));
+		el_set(&q->out[0], i, op_block_element(a->scheme, q->in[0].data, i));
 	return RLX_OK;
 }
 
@@ -71,9 +69,7 @@ static bool dequantize_packed_sample(unsigned int i, struct rlx_sample *s)
 	a->to = to[i % 4];
 	s->in[0] = rlx_type(RLX_U8, 3, i == 4 ? 0 : 2 * rlx_block_bytes(a->scheme));
 	s->n_in = 1;
-	/* exponents, and an f32; scales that are f16 are finite */
-	s->lo[0] = a->scheme == RLX_SCHEME_MXFP4 ? 110 : a->scheme == RLX_SCHEME_Q8_K ? 56 : 0;
-	s->hi[0] = a->scheme == RLX_SCHEME_MXFP4 ? 125 : 59;
+	op_sample_blocks(s, 0, a->scheme);
 	s->tol = 1e-6;
 	return true;
 }

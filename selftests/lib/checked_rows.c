@@ -182,6 +182,22 @@ static void multiply_by_groups(struct net *n)
 		.idx = at(n, 4, rlx_type(RLX_I64, UPPER * 2))));
 }
 
+/* By how many rows an expert has depends in which order is summed: all sums are exact. */
+static void multiply_by_packed_groups(struct net *n)
+{
+	rlx_value x = data(n, "x", rlx_type(RLX_F32, UPPER * 2, 32));
+	static uint8_t w[4][8][18];
+	size_t i;
+
+	for (i = 0; i < sizeof(w); i++)	/* scales are 1/32 */
+		((uint8_t *)w)[i] = (uint8_t)(i % 18 == 1 ? 0x28 : i % 18 ? i * 29 : 0);
+	x = rlx_emit(n->g, mul, .a = x, .b = rlx_scalar_const(n->g, RLX_F32, 16));
+	rlx_output(n->g, "y", rlx_emit(n->g, dequant_grouped_matmul,
+		.x = rlx_emit(n->g, floor, .x = x),
+		.w = rlx_constant(n->g, rlx_type(RLX_U8, 4, 8, 18), w),
+		.scheme = RLX_SCHEME_Q4_0, .idx = at(n, 4, rlx_type(RLX_I64, UPPER * 2))));
+}
+
 static void draw_columns(struct net *n)
 {
 	rlx_output(n->g, "y", rlx_emit(n->g, cast, .to = RLX_F32,
@@ -239,8 +255,9 @@ static const struct {
 	NET(gather_elements_in_rows), NET(gather_elements_down),
 	NET(gather_elements_of_one_axis), NET(scatter_into_rows), NET(scatter_into_long_rows),
 	NET(scatter_down), NET(scatter_tuples), NET(scatter_on_the_host), NET(rope_by_positions),
-	NET(rope_on_the_host), NET(pool_regions), NET(multiply_by_groups), NET(draw_columns),
-	NET(look_labels_up), NET(reverse_by_lengths), NET(look_sums_up), NET(pick_norm_multiply),
+	NET(rope_on_the_host), NET(pool_regions), NET(multiply_by_groups),
+	NET(multiply_by_packed_groups), NET(draw_columns), NET(look_labels_up),
+	NET(reverse_by_lengths), NET(look_sums_up), NET(pick_norm_multiply),
 #undef NET
 };
 

@@ -620,7 +620,7 @@ bool fuzz_is_steep(const struct rlx_op_def *d)
 		RLX_OP_exp, RLX_OP_expm1, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow,
 		RLX_OP_div, RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
 		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
-		RLX_OP_sum_squares,
+		RLX_OP_sum_squares, RLX_OP_dequant_grouped_matmul,
 	};
 	uint32_t i;
 

@@ -136,6 +136,138 @@ TEST(products_drawn_at_every_level)
 	unsetenv("RLX_ISA");
 }
 
+/* Experts that many rows chose, few or none, by indices that may count from the end. */
+TEST(experts_drawn_at_every_level)
+{
+	static uint8_t w[XY_MOST];
+	static int64_t at[256];
+	struct xy_net n = { .seed = 0 };
+	uint64_t seed = rlx_test_seed();
+	char what[128];
+	int i;
+
+	for (i = 0; i < 3 * (RLX_SCHEME_COUNT - RLX_SCHEME_Q4_0); i++) {
+		int scheme = RLX_SCHEME_Q4_0 + i / 3, e = rlx_block_elements(scheme), j;
+		int64_t m = upto(&seed, 1, upto(&seed, 0, 1) ? 9 : 256), cols = upto(&seed, 1, 40);
+		int64_t blocks = upto(&seed, 1, 1280 / e), all = upto(&seed, 1, 9);
+		int64_t line = blocks * rlx_block_bytes(scheme);
+		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, m, blocks * e)), v, idx;
+
+		draw(w, scheme, all * cols * blocks, &seed);
+		for (j = 0; j < m; j++)		/* one of them is chosen most */
+			at[j] = upto(&seed, 0, 1) ? -1 : upto(&seed, -all, all - 1);
+		v = rlx_constant(n.g, rlx_type(RLX_U8, all, cols, line), w);
+		idx = rlx_constant(n.g, rlx_type(RLX_I64, m), at);
+		snprintf(what, sizeof(what), "%s: %lld rows, %lld of %lldx%lld, scheme %d",
+			 isa[i % 3], (long long)m, (long long)all, (long long)cols,
+			 (long long)(blocks * e), scheme);
+		setenv("RLX_ISA", isa[i % 3], 1);
+		xy_end(&n, rlx_emit(n.g, dequant_grouped_matmul, .x = x, .w = v, .idx = idx,
+				    .scheme = scheme));
+		check(&n, what, "cpu");
+	}
+	unsetenv("RLX_ISA");
+}
+
+/* Two experts of one column, which are 1 and -1. */
+TEST(r130_known_experts)
+{
+	static const char *const device[] = { "ref", "cpu" };
+	uint8_t w[2][34] = { { 0, 0x38 }, { 0, 0x34 } };
+	const int32_t at[2] = { 0, 1 };
+	static float x[64], y[2];
+	int i;
+
+	memset(w[0] + 2, 2, 32);
+	memset(w[1] + 2, -4, 32);
+	for (i = 0; i < 64; i++)
+		x[i] = 1;
+	for (i = 0; i < 2; i++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = device[i] };
+		struct xy_net n = { .seed = 0 };
+		rlx_value v = xy_begin(&n, rlx_type(RLX_F32, 2, 32));
+
+		xy_end(&n, rlx_emit(n.g, dequant_grouped_matmul, .x = v, .scheme = RLX_SCHEME_Q8_0,
+				    .w = rlx_constant(n.g, rlx_type(RLX_U8, 2, 1, 34), w),
+				    .idx = rlx_constant(n.g, rlx_type(RLX_I32, 2), at)));
+		xy_run(&n, n.g, &o, x, y, NULL);
+		CHECK(y[0] == 32 && y[1] == -32);
+		rlx_graph_put(n.g);
+	}
+}
+
+enum { EXPERTS = 8, CHOSEN = 2, WIDE = 512, TOKENS = 37 };
+
+/* Rows by the experts that @idx names, of @n columns, as blocks or by floats of them. */
+static rlx_value choose(rlx_value x, rlx_value idx, struct rlx_graph *g, const void *w, int64_t n,
+			bool floats)
+{
+	int64_t k = rlx_type_of(g, x)->dim[1];
+	int64_t line = k / rlx_block_elements(RLX_SCHEME_Q4_K) * rlx_block_bytes(RLX_SCHEME_Q4_K);
+	rlx_value v = rlx_constant(g, rlx_type(RLX_U8, EXPERTS, n, line), w);
+
+	if (!floats)
+		return rlx_emit(g, dequant_grouped_matmul, .x = x, .w = v, .idx = idx,
+				.scheme = RLX_SCHEME_Q4_K);
+	v = rlx_emit(g, dequantize_packed, .x = v, .scheme = RLX_SCHEME_Q4_K);
+	v = rlx_emit(g, transpose, .x = v, .perm = RLX_INTS(0, 2, 1));
+	return rlx_emit(g, grouped_matmul, .x = x, .w = v, .idx = idx);
+}
+
+/* A layer of which each token takes two experts, by its router's probabilities. */
+static rlx_value layer(struct rlx_graph *g, rlx_value x, const float *router, uint8_t *const *w,
+		       bool floats)
+{
+	rlx_value p, top, idx, up, y;
+
+	p = rlx_emit(g, matmul, .a = x,
+		     .b = rlx_constant(g, rlx_type(RLX_F32, 256, EXPERTS), router));
+	p = rlx_emit(g, softmax, .x = p, .axis = -1);
+	top = rlx_emit(g, topk, .x = p, .k = CHOSEN, .axis = -1);
+	idx = rlx_emit(g, reshape, .x = rlx_out(g, top, 1), .shape = RLX_INTS(TOKENS * CHOSEN));
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(TOKENS, 1, 256));
+	x = rlx_emit(g, expand, .x = x, .shape = RLX_INTS(TOKENS, CHOSEN, 256));
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(TOKENS * CHOSEN, 256));
+	y = rlx_emit(g, silu, .x = choose(x, idx, g, w[0], WIDE, floats));
+	up = choose(x, idx, g, w[1], WIDE, floats);
+	y = choose(rlx_emit(g, mul, .a = y, .b = up), idx, g, w[2], 256, floats);
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(TOKENS, CHOSEN, 256));
+	top = rlx_emit(g, reshape, .x = top, .shape = RLX_INTS(TOKENS, CHOSEN, 1));
+	y = rlx_emit(g, mul, .a = y, .b = top);
+	return rlx_emit(g, reduce, .x = y, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(1));
+}
+
+TEST(r198_layer_of_packed_experts)
+{
+	static float x[TOKENS * 256], y[2][TOKENS * 256], router[256 * EXPERTS];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	int64_t blocks = EXPERTS * WIDE, i;
+	uint64_t seed = rlx_test_seed();
+	struct xy_net n = { .seed = 0 };
+	double off, top;
+	uint8_t *w[3];
+
+	for (i = 0; i < 3; i++) {
+		w[i] = malloc((size_t)(blocks * rlx_block_bytes(RLX_SCHEME_Q4_K)));
+		draw(w[i], RLX_SCHEME_Q4_K, blocks, &seed);
+	}
+	for (i = 0; i < 256 * EXPERTS; i++)
+		router[i] = (float)rlx_test_uniform(&seed, -0.2, 0.2);
+	for (i = 0; i < 2; i++) {
+		rlx_value in = xy_begin(&n, rlx_type(RLX_F32, TOKENS, 256));
+
+		xy_end(&n, layer(n.g, in, router, w, i));
+		if (!i)
+			xy_fill(&n, x, -1, 1);
+		xy_run(&n, n.g, &o, x, y[i], NULL);
+		rlx_graph_put(n.g);
+	}
+	off = xy_off(&n, y[1], y[0], &top);
+	CHECKF(top > 0 && off <= 1e-5 * top, "off by %g of %g", off, top);
+	for (i = 0; i < 3; i++)
+		free(w[i]);
+}
+
 static double product(int scheme, const void *w, int64_t bytes, int64_t k)
 {
 	static float x[256], y[1];
@@ -210,6 +342,36 @@ TEST(what_does_not_fit)
 	CHECK_EQ(tried(RLX_SCHEME_Q4_K, 256, 144, 32), RLX_EINVAL);
 	CHECK_EQ(tried(RLX_SCHEME_COUNT, 256, 144, 0), RLX_EINVAL);
 	CHECK_EQ(tried(RLX_SCHEME_Q4_K, 0, 0, 0), RLX_OK);
+}
+
+static enum rlx_status tried_experts(int scheme, int64_t k, enum rlx_dtype dt, int64_t line,
+				     int64_t n_idx)
+{
+	struct rlx_graph *g = rlx_graph_new(NULL);
+	enum rlx_status st;
+
+	rlx_output(g, "y", rlx_emit(g, dequant_grouped_matmul, .scheme = scheme,
+				    .x = rlx_input(g, "x", rlx_type(RLX_F32, 3, k)),
+				    .w = rlx_input(g, "w", rlx_type(dt, 2, 5, line)),
+				    .idx = rlx_input(g, "idx", rlx_type(RLX_I32, n_idx))));
+	st = rlx_graph_finish(g);
+	rlx_graph_put(g);
+	return st;
+}
+
+/* A stack that is cut short has not fewer experts. */
+TEST(experts_that_do_not_fit)
+{
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 512, RLX_U8, 288, 3), RLX_OK);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 512, RLX_U8, 287, 3), RLX_ESHAPE);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 512, RLX_U8, 144, 3), RLX_ESHAPE);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 500, RLX_U8, 288, 3), RLX_ESHAPE);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 512, RLX_U8, 288, 4), RLX_ESHAPE);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 512, RLX_I8, 288, 3), RLX_ETYPE);
+	CHECK_EQ(tried_experts(RLX_SCHEME_INT8_BLOCK, 512, RLX_U8, 288, 3), RLX_EINVAL);
+	CHECK_EQ(tried_experts(RLX_SCHEME_COUNT, 512, RLX_U8, 288, 3), RLX_EINVAL);
+	CHECK_EQ(tried_experts(-1, 512, RLX_U8, 288, 3), RLX_EINVAL);
+	CHECK_EQ(tried_experts(RLX_SCHEME_Q4_K, 0, RLX_U8, 0, 3), RLX_OK);
 }
 
 TEST_MAIN()

@@ -555,4 +555,26 @@ EVERYWHERE(grouped_matmul_of_no_expert)
 	}
 }
 
+/* The same of blocks; and an index that refers to none of those there are. */
+EVERYWHERE(packed_experts_that_are_not)
+{
+	static const uint8_t w[2][3][34];
+	static const float x[64];
+	int64_t n, e;
+
+	for (n = 3; n >= 0; n -= 3)
+		for (e = 0; e <= 2; e += 2) {
+			const int32_t idx[2] = { 0, e ? 2 : 0 };
+			rlx_value rows = rig_input(r, rlx_type(RLX_F32, 2, 32), x);
+
+			rig_output(r, rlx_emit(r->g, dequant_grouped_matmul, .x = rows,
+				.w = rig_input(r, rlx_type(RLX_U8, e, n, 34), w),
+				.idx = rig_input(r, rlx_type(RLX_I32, 2), idx),
+				.scheme = RLX_SCHEME_Q8_0));
+			CHECKF(rig_try(r) == (n ? RLX_ERANGE : RLX_OK), "%s: %d experts",
+			       r->device ? r->device : "eval", (int)e);
+			rig_reset(r);
+		}
+}
+
 TEST_MAIN()
