@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Decoders of the llama family out of .gguf files: RMS norms, rotary positions, attention with
- * grouped heads, a gated feed-forward network. Weights stay mapped, those in blocks packed.
+ * grouped heads, a gated feed-forward network or experts that are such. Weights stay mapped,
+ * those in blocks packed.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -18,8 +19,10 @@
 static const struct arch {
 	const char		*name;
 	enum rlx_rope_style	 style;
+	bool			 experts;	/* there always are */
 } archs[] = {
-	{ "llama", RLX_ROPE_GPTJ }, { "qwen2", RLX_ROPE_NEOX }, { "qwen3", RLX_ROPE_NEOX },
+	{ "llama", RLX_ROPE_GPTJ, false }, { "qwen2", RLX_ROPE_NEOX, false },
+	{ "qwen3", RLX_ROPE_NEOX, false }, { "qwen3moe", RLX_ROPE_NEOX, true },
 };
 
 enum { N_ARCH = sizeof(archs) / sizeof(archs[0]), NAME = 96, MOST = 1 << 24 };
@@ -31,6 +34,7 @@ struct llama {
 	const struct arch	*arch;
 	int64_t			 layers, width, inner, heads, kv_heads, key, value, n_rot;
 	int64_t			 context, vocab;
+	int64_t			 experts, chosen;	/* of each layer, and by each token; or 0 */
 	double			 eps, base, scale;
 	const float		*factors;	/* of n_rot / 2 frequencies, or NULL */
 	uint32_t		 used;		/* tensors looked for and found */
@@ -100,7 +104,7 @@ static enum rlx_status find_arch(struct llama *m, struct rlx_error *err)
 		if (strlen(archs[i].name) == v.n && !memcmp(archs[i].name, v.data, v.n))
 			m->arch = &archs[i];
 	return m->arch ? RLX_OK : rlx_fail(err, RLX_ENOSUP, "%s: architecture \"%.*s\" is not "
-					   "supported; llama, qwen2 and qwen3 are", m->path,
+					   "supported; llama, qwen2, qwen3 and qwen3moe are", m->path,
 					   (int)(v.n < 40 ? v.n : 40), (const char *)v.data);
 }
 
@@ -130,7 +134,9 @@ static enum rlx_status read_scaling(struct llama *m, struct rlx_error *err)
 static enum rlx_status refuse(const struct llama *m, struct rlx_error *err)
 {
 	static const char *const keys[] = {
-		"expert_count", "attention.sliding_window", "rope.scaling.attn_factor",
+		"expert_shared_count", "expert_group_count", "expert_weights_scale",
+		"leading_dense_block_count", "interleave_moe_layer_step",
+		"attention.sliding_window", "rope.scaling.attn_factor",
 		"attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 		"residual_scale", "embedding_scale", "attention.scale",
 	};
@@ -144,7 +150,32 @@ static enum rlx_status refuse(const struct llama *m, struct rlx_error *err)
 	if (key_at(m, "attention.causal", &v) && !v.u)
 		return rlx_fail(err, RLX_ENOSUP, "%s: attention that is not causal is not "
 				"supported", m->path);
+	if ((key_at(m, "expert_gating_func", &v) && v.u > 1) ||
+	    (key_at(m, "expert_weights_norm", &v) && !v.u))
+		return rlx_fail(err, RLX_ENOSUP, "%s: experts that are not weighed by a softmax "
+				"over those chosen are not supported", m->path);
 	return RLX_OK;
+}
+
+/* How many experts there are, and how wide: an architecture of experts has them side by side. */
+static enum rlx_status read_experts(struct llama *m, struct rlx_error *err)
+{
+	bool must = m->arch->experts;
+	enum rlx_status st = count_at(m, "expert_count", must, must ? -1 : 0, &m->experts, err);
+	int64_t inner = 0;
+
+	if (st || !m->experts)
+		return st ? st : count_at(m, "feed_forward_length", 1, -1, &m->inner, err);
+	st = count_at(m, "expert_used_count", 1, -1, &m->chosen, err);
+	st = st ? st : count_at(m, "feed_forward_length", 0, 0, &inner, err);
+	if (st)
+		return st;
+	inner = must ? inner / m->chosen : inner;
+	if (m->chosen > m->experts)
+		return rlx_fail(err, RLX_ERANGE, "%s: key %s.expert_used_count is %lld, of %lld "
+				"experts", m->path, m->arch->name, (long long)m->chosen,
+				(long long)m->experts);
+	return count_at(m, "expert_feed_forward_length", 1, inner ? inner : -1, &m->inner, err);
 }
 
 static enum rlx_status read_keys(struct llama *m, struct rlx_error *err)
@@ -155,7 +186,7 @@ static enum rlx_status read_keys(struct llama *m, struct rlx_error *err)
 	st = st ? st : refuse(m, err);
 	st = st ? st : count_at(m, "block_count", 1, -1, &m->layers, err);
 	st = st ? st : count_at(m, "embedding_length", 1, -1, &m->width, err);
-	st = st ? st : count_at(m, "feed_forward_length", 1, -1, &m->inner, err);
+	st = st ? st : read_experts(m, err);
 	st = st ? st : count_at(m, "context_length", 1, -1, &m->context, err);
 	st = st ? st : count_at(m, "attention.head_count", 1, -1, &m->heads, err);
 	st = st ? st : count_at(m, "attention.head_count_kv", 1, m->heads, &m->kv_heads, err);
@@ -189,21 +220,25 @@ static bool is_plain(const struct rlx_gguf_tensor *t)
 	return t->type.dtype == RLX_F32 || t->type.dtype == RLX_F16 || t->type.dtype == RLX_BF16;
 }
 
-/* Tensor @name is [@rows, @cols], or [@cols] for 0 rows, and can be read. */
-static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int64_t cols,
-			    bool optional, struct rlx_error *err)
+/* Tensor @name is of @dim, stack, rows and columns, without what is 0, and can be read. */
+static enum rlx_status need_stack(struct llama *m, const char *name, const int64_t dim[3],
+				  bool optional, struct rlx_error *err)
 {
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, name);
-	uint32_t rank = rows ? 2 : 1;
+	int64_t stack = dim[0], rows = dim[1], cols = dim[2];
+	uint32_t rank = stack ? 3 : rows ? 2 : 1;
 
 	if (!t)
 		return optional ? RLX_OK : rlx_fail(err, RLX_ENOENT, "%s: tensor %s is missing",
 						    m->path, name);
 	m->used++;
 	if (t->type.rank != rank || t->type.dim[rank - 1] != cols ||
-	    (rows && t->type.dim[0] != rows))
-		return rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld]", m->path, name,
-				(long long)(rows ? rows : 1), (long long)cols);
+	    (rows && t->type.dim[rank - 2] != rows) || (stack && t->type.dim[0] != stack))
+		return stack ? rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld, %lld]",
+					m->path, name, (long long)stack, (long long)rows,
+					(long long)cols) :
+		        rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld]", m->path,
+				name, (long long)(rows ? rows : 1), (long long)cols);
 	if (!is_plain(t) && (!rows || rlx_gguf_scheme(t->format) < 0))
 		return rlx_fail(err, RLX_ENOSUP, "%s: tensor %s is stored as %s, which is not "
 				"supported here", m->path, name, gguf_format_of(t->format)->name);
@@ -213,43 +248,67 @@ static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int
 	return RLX_OK;
 }
 
-/* What there is of each layer: [rows, cols], or [cols]. */
-enum extent { NO_ROWS, WIDTH, INNER, QUERY, KEY, VALUE, HEADS, HEAD, N_EXTENT };
+static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int64_t cols,
+			    bool optional, struct rlx_error *err)
+{
+	return need_stack(m, name, (int64_t[3]){ 0, rows, cols }, optional, err);
+}
+
+/* What there is of each layer: [rows, cols], or [cols]; of experts a stack of it. */
+enum extent { NO_ROWS, WIDTH, INNER, QUERY, KEY, VALUE, HEADS, HEAD, EXPERTS, N_EXTENT };
+enum feed { ANY, ONE, ROUTER, STACK };		/* which layers have it; ONE: without experts */
 
 static const struct part {
 	const char	*leaf;
 	enum extent	 rows, cols;
 	bool		 optional;
+	enum feed	 feed;
 } parts[] = {
 	{ "attn_norm.weight", NO_ROWS, WIDTH, false }, { "ffn_norm.weight", NO_ROWS, WIDTH, false },
 	{ "attn_q.weight", QUERY, WIDTH, false }, { "attn_k.weight", KEY, WIDTH, false },
 	{ "attn_v.weight", VALUE, WIDTH, false }, { "attn_output.weight", WIDTH, HEADS, false },
-	{ "ffn_gate.weight", INNER, WIDTH, false }, { "ffn_up.weight", INNER, WIDTH, false },
-	{ "ffn_down.weight", WIDTH, INNER, false },
+	{ "ffn_gate.weight", INNER, WIDTH, false, ONE },
+	{ "ffn_up.weight", INNER, WIDTH, false, ONE },
+	{ "ffn_down.weight", WIDTH, INNER, false, ONE },
+	{ "ffn_gate_inp.weight", EXPERTS, WIDTH, false, ROUTER },
+	{ "ffn_gate_exps.weight", INNER, WIDTH, false, STACK },
+	{ "ffn_up_exps.weight", INNER, WIDTH, false, STACK },
+	{ "ffn_down_exps.weight", WIDTH, INNER, false, STACK },
 	{ "attn_q.bias", NO_ROWS, QUERY, true }, { "attn_k.bias", NO_ROWS, KEY, true },
 	{ "attn_v.bias", NO_ROWS, VALUE, true }, { "attn_output.bias", NO_ROWS, WIDTH, true },
-	{ "ffn_gate.bias", NO_ROWS, INNER, true }, { "ffn_up.bias", NO_ROWS, INNER, true },
-	{ "ffn_down.bias", NO_ROWS, WIDTH, true },
+	{ "ffn_gate.bias", NO_ROWS, INNER, true, ONE },
+	{ "ffn_up.bias", NO_ROWS, INNER, true, ONE },
+	{ "ffn_down.bias", NO_ROWS, WIDTH, true, ONE },
 	{ "attn_q_norm.weight", NO_ROWS, HEAD, true },
 	{ "attn_k_norm.weight", NO_ROWS, HEAD, true },
 };
 
 enum { N_PART = sizeof(parts) / sizeof(parts[0]) };
 
+static bool has_part(const struct llama *m, const struct part *p)
+{
+	return p->feed == ANY || (p->feed == ONE) == !m->experts;
+}
+
 static enum rlx_status need_layer(struct llama *m, int64_t l, struct rlx_error *err)
 {
 	const int64_t extent[N_EXTENT] = {
 		[WIDTH] = m->width, [INNER] = m->inner, [QUERY] = m->heads * m->key,
 		[KEY] = m->kv_heads * m->key, [VALUE] = m->kv_heads * m->value,
-		[HEADS] = m->heads * m->value, [HEAD] = m->key,
+		[HEADS] = m->heads * m->value, [HEAD] = m->key, [EXPERTS] = m->experts,
 	};
 	enum rlx_status st = RLX_OK;
 	char name[NAME];
 	size_t i;
 
-	for (i = 0; i < N_PART && !st; i++)
-		st = need(m, in_layer(name, l, parts[i].leaf), extent[parts[i].rows],
-			  extent[parts[i].cols], parts[i].optional, err);
+	for (i = 0; i < N_PART && !st; i++) {
+		const struct part *p = &parts[i];
+		const int64_t dim[3] = { p->feed == STACK ? m->experts : 0, extent[p->rows],
+					 extent[p->cols] };
+
+		if (has_part(m, p))
+			st = need_stack(m, in_layer(name, l, p->leaf), dim, p->optional, err);
+	}
 	return st;
 }
 
@@ -285,7 +344,7 @@ static bool is_known(const struct llama *m, const char *name)
 		return !strcmp(name, "token_embd.weight") || !strcmp(name, "output.weight") ||
 		       !strcmp(name, "output_norm.weight") || !strcmp(name, "rope_freqs.weight");
 	for (i = 0; i < N_PART; i++)
-		if (!strcmp(name + at, parts[i].leaf))
+		if (has_part(m, &parts[i]) && !strcmp(name + at, parts[i].leaf))
 			return true;
 	return false;
 }
@@ -412,12 +471,15 @@ static rlx_value vector(struct build *q, const char *name)
 	return t ? as_f32(q, constant(q, t, t->type), t->type.dtype) : RLX_NONE;
 }
 
-/* Blocks as bytes, [rows, bytes]. */
+/* Blocks as bytes, [.., bytes of a row]. */
 static rlx_value packed(struct build *q, const struct rlx_gguf_tensor *t)
 {
-	int64_t rows = t->type.dim[0];
+	struct rlx_type type = t->type;
+	int64_t *cols = &type.dim[type.rank - 1];
 
-	return constant(q, t, rlx_type(RLX_U8, rows, (int64_t)t->bytes / rows));
+	*cols = (int64_t)t->bytes / (rlx_type_count(&type) / *cols);
+	type.dtype = RLX_U8;
+	return constant(q, t, type);
 }
 
 /* x W' + bias of the same name, for W [rows, cols]. */
@@ -520,17 +582,70 @@ static rlx_value attend(struct build *q, rlx_value x, int64_t l)
 	return layer_linear(q, v, l, "attn_output.weight");
 }
 
+/* Each row times the transpose of its expert's matrix. */
+static rlx_value chosen_linear(struct build *q, rlx_value x, rlx_value idx, int64_t l,
+			       const char *leaf)
+{
+	char name[NAME];
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, in_layer(name, l, leaf));
+	int scheme = rlx_gguf_scheme(t->format);
+	rlx_value w;
+
+	if (scheme >= 0)
+		return rlx_emit(q->g, dequant_grouped_matmul, .x = x, .w = packed(q, t),
+				.idx = idx, .scheme = scheme);
+	w = as_f32(q, constant(q, t, t->type), t->type.dtype);
+	w = rlx_emit(q->g, transpose, .x = w, .perm = RLX_INTS(0, 2, 1));
+	return rlx_emit(q->g, grouped_matmul, .x = x, .w = w, .idx = idx);
+}
+
+/* The experts that each token's router gives most, by its shares of what these have. */
+static rlx_value mix(struct build *q, rlx_value x, int64_t l)
+{
+	const struct llama *m = q->m;
+	int64_t rows = q->batch * q->seq, all = rows * m->chosen;
+	rlx_value share, idx, y;
+
+	share = rlx_emit(q->g, softmax, .x = layer_linear(q, x, l, "ffn_gate_inp.weight"),
+			 .axis = -1);
+	share = rlx_emit(q->g, topk, .x = share, .k = m->chosen, .axis = -1);
+	idx = rlx_emit(q->g, reshape, .x = rlx_out(q->g, share, 1), .shape = RLX_INTS(all));
+	y = rlx_emit(q->g, reduce, .x = share, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(-1),
+		     .keep_dims = true);
+	share = rlx_emit(q->g, div, .a = share, .b = y);
+	share = rlx_emit(q->g, reshape, .x = share, .shape = RLX_INTS(rows, m->chosen, 1));
+	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(rows, 1, m->width));
+	x = rlx_emit(q->g, expand, .x = x, .shape = RLX_INTS(rows, m->chosen, m->width));
+	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(all, m->width));
+	y = rlx_emit(q->g, silu, .x = chosen_linear(q, x, idx, l, "ffn_gate_exps.weight"));
+	y = rlx_emit(q->g, mul, .a = y, .b = chosen_linear(q, x, idx, l, "ffn_up_exps.weight"));
+	y = chosen_linear(q, y, idx, l, "ffn_down_exps.weight");
+	y = rlx_emit(q->g, reshape, .x = y, .shape = RLX_INTS(rows, m->chosen, m->width));
+	y = rlx_emit(q->g, mul, .a = y, .b = share);
+	y = rlx_emit(q->g, reduce, .x = y, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(1));
+	return rlx_emit(q->g, reshape, .x = y, .shape = RLX_INTS(q->batch, q->seq, m->width));
+}
+
+static rlx_value feed(struct build *q, rlx_value x, int64_t l)
+{
+	rlx_value gate;
+
+	if (q->m->experts)
+		return mix(q, x, l);
+	gate = rlx_emit(q->g, silu, .x = layer_linear(q, x, l, "ffn_gate.weight"));
+	x = rlx_emit(q->g, mul, .a = gate, .b = layer_linear(q, x, l, "ffn_up.weight"));
+	return layer_linear(q, x, l, "ffn_down.weight");
+}
+
 static rlx_value layer(struct build *q, rlx_value x, int64_t l)
 {
-	rlx_value h, gate;
+	rlx_value h;
 	char name[NAME];
 
 	h = norm(q, x, in_layer(name, l, "attn_norm.weight"));
 	x = rlx_emit(q->g, add, .a = x, .b = attend(q, h, l));
 	h = norm(q, x, in_layer(name, l, "ffn_norm.weight"));
-	gate = rlx_emit(q->g, silu, .x = layer_linear(q, h, l, "ffn_gate.weight"));
-	h = rlx_emit(q->g, mul, .a = gate, .b = layer_linear(q, h, l, "ffn_up.weight"));
-	return rlx_emit(q->g, add, .a = x, .b = layer_linear(q, h, l, "ffn_down.weight"));
+	return rlx_emit(q->g, add, .a = x, .b = feed(q, h, l));
 }
 
 enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct rlx_graph **out,

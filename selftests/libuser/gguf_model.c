@@ -10,13 +10,15 @@
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
-enum { WIDTH = 64, HEADS = 4, KV = 2, KEY = 16, INNER = 96, VOCAB = 37, CONTEXT = 24, SEQ = 7 };
+enum { WIDTH = 64, HEADS = 4, KV = 2, KEY = 16, INNER = 96, VOCAB = 37, CONTEXT = 24, SEQ = 7,
+       EXPERTS = 4, CHOSEN = 2 };
 
 /* A file of one layer; what is left out, or otherwise than it should be. */
 struct file {
 	char			path[64];
 	struct rlx_gguf_pair	kv[32];
 	struct rlx_gguf_tensor	v[24];
+	char			keys[32][48];
 	uint32_t		n_kv, n;
 	float			data[24 * WIDTH * 128];
 	size_t			used;
@@ -144,6 +146,99 @@ TEST(two_texts_at_once)
 }
 
 /* The file as it is now is refused with @st, and a message that has @what. */
+static void set_arch(struct file *f, const char *arch)
+{
+	uint32_t i;
+
+	for (i = 1; i < f->n_kv; i++) {
+		snprintf(f->keys[i], sizeof(f->keys[i]), "%s%s", arch, strchr(f->kv[i].key, '.'));
+		f->kv[i].key = f->keys[i];
+	}
+	f->kv[0].value.data = arch;
+	f->kv[0].value.n = strlen(arch);
+}
+
+/* Tensor @i as the first @alike of a stack of experts, whose others are drawn. */
+static void stack(struct file *f, uint32_t i, const char *name, int alike, int format)
+{
+	struct rlx_gguf_tensor *t = &f->v[i];
+	int64_t n = rlx_type_count(&t->type), e, j;
+	const float *from = t->data;
+	float *to = f->data + f->used;
+
+	t->name = name;
+	t->data = to;
+	t->format = format;
+	t->type = rlx_type(RLX_F32, EXPERTS, t->type.dim[0], t->type.dim[1]);
+	for (e = 0; e < EXPERTS; e++)
+		for (j = 0; j < n; j++)
+			*to++ = e < alike ? from[j] : (float)rlx_test_uniform(&f->seed, -1, 1);
+	f->used += (size_t)(EXPERTS * n);
+}
+
+/* Its network as experts; a router of zeros chooses the first ones. */
+static void into_experts(struct file *f, int alike, int format)
+{
+	float *router;
+	int i;
+
+	key_u32(f, "llama.expert_count", EXPERTS);
+	key_u32(f, "llama.expert_used_count", CHOSEN);
+	stack(f, 8, "blk.0.ffn_gate_exps.weight", alike, format);
+	stack(f, 9, "blk.0.ffn_up_exps.weight", alike, format);
+	stack(f, 10, "blk.0.ffn_down_exps.weight", alike, format);
+	router = f->data + f->used;
+	tensor(f, "blk.0.ffn_gate_inp.weight", EXPERTS, WIDTH);
+	f->v[f->n - 1].format = RLX_GGUF_AS_F32;
+	for (i = 0; i < EXPERTS * WIDTH && alike < EXPERTS; i++)
+		router[i] = 0;
+}
+
+/* Experts that are all the dense network, or those chosen are, give what it gives. */
+TEST(r198_experts_that_are_alike)
+{
+	static const struct {
+		const char	*dense, *experts;
+		int		 alike, format;
+	} cases[] = {
+		{ "llama", "llama", EXPERTS, RLX_GGUF_AS_Q8_0 },
+		{ "llama", "llama", CHOSEN, RLX_GGUF_AS_Q8_0 },
+		{ "qwen3", "qwen3moe", CHOSEN, RLX_GGUF_AS_Q8_0 },
+		{ "qwen3", "qwen3moe", EXPERTS, RLX_GGUF_AS_F32 },
+		{ "llama", "llama", EXPERTS - 1, RLX_GGUF_AS_F32 },
+	};
+	static float want[2 * SEQ * VOCAB], y[2 * SEQ * VOCAB], ref[2 * SEQ * VOCAB];
+	static struct file f, g;
+	struct rlx_named_tensor in;
+	double off, top;
+	size_t c;
+	int i;
+
+	for (c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+		fill(&f);
+		for (i = 8; i < 11; i++)
+			f.v[i].format = cases[c].format;
+		g = f;
+		into_experts(&g, cases[c].alike, cases[c].format);
+		g.kv[3].value.u = strcmp(cases[c].experts, "llama") ? INNER * CHOSEN : INNER;
+		set_arch(&f, cases[c].dense);
+		set_arch(&g, cases[c].experts);
+		in = input(&f, 2, SEQ);
+		save(&f);
+		run(&f, "cpu", &in, want);
+		save(&g);
+		run(&g, "cpu", &in, y);
+		run(&g, "ref", &in, ref);
+		remove(f.path);
+		for (i = 0, off = top = 0; i < 2 * SEQ * VOCAB; i++) {
+			off = fmax(off, fabs((double)y[i] - (double)want[i]));
+			off = fmax(off, fabs((double)y[i] - (double)ref[i]));
+			top = fmax(top, fabs((double)want[i]));
+		}
+		CHECKF(off <= 1e-5 * top, "case %d: off by %g of %g", (int)c, off, top);
+	}
+}
+
 static void refused(const struct file *f, enum rlx_status st, const char *what)
 {
 	struct rlx_error err = { 0 };
@@ -169,7 +264,7 @@ TEST(what_is_refused)
 	BUT(g.kv[2].value.u = 0, RLX_ERANGE, "llama.embedding_length");
 	BUT(g.kv[5].value.u = 3, RLX_ESHAPE, "heads");
 	BUT(g.kv[1].value.u = 2, RLX_ENOENT, "blk.1.attn_norm.weight");
-	BUT(key_u32(&g, "llama.expert_count", 8), RLX_ENOSUP, "llama.expert_count");
+	BUT(key_u32(&g, "llama.expert_count", 8), RLX_ENOENT, "llama.expert_used_count");
 	BUT(key_text(&g, "llama.rope.scaling.type", "yarn"), RLX_ENOSUP, "rope.scaling.type");
 	BUT(g.v[4].name = "blk.0.attn_qkv.weight", RLX_ENOENT, "blk.0.attn_q.weight");
 	BUT(g.v[4].type.dim[0] = 32, RLX_ESHAPE, "blk.0.attn_q.weight");
@@ -181,6 +276,31 @@ TEST(what_is_refused)
 		f.data[f.used - KEY / 2 + 1] = bad[i];
 		refused(&f, RLX_ERANGE, "element 1 of tensor rope_freqs.weight");
 	}
+}
+
+TEST(experts_refused)
+{
+	static struct file f, g;
+	uint32_t kv;
+
+	fill(&f);
+	kv = f.n_kv;
+	into_experts(&f, EXPERTS, RLX_GGUF_AS_Q8_0);
+#define BUT(change, st, what) do { g = f; change; refused(&g, st, what); } while (0)
+	BUT(g.kv[kv].value.u = EXPERTS + 1, RLX_ESHAPE, "blk.0.ffn_gate_inp.weight");
+	BUT(g.kv[kv].value.u = 0, RLX_ENOENT, "blk.0.ffn_gate.weight");
+	BUT(g.kv[kv + 1].key = "llama.other", RLX_ENOENT, "llama.expert_used_count");
+	BUT(g.kv[kv + 1].value.u = EXPERTS + 1, RLX_ERANGE, "llama.expert_used_count");
+	BUT(g.v[9].name = "blk.0.ffn_up.weight", RLX_ENOENT, "blk.0.ffn_up_exps.weight");
+	BUT(g.v[9].type.dim[0]--, RLX_ESHAPE, "blk.0.ffn_up_exps.weight is not [4, 96, 64]");
+	BUT(tensor(&g, "blk.0.ffn_up.weight", INNER, WIDTH), RLX_ENOSUP, "blk.0.ffn_up.weight");
+	BUT(key_u32(&g, "llama.expert_gating_func", 2), RLX_ENOSUP, "softmax");
+	BUT(key_u32(&g, "llama.expert_shared_count", 1), RLX_ENOSUP, "expert_shared_count");
+	BUT(key_u32(&g, "llama.expert_feed_forward_length", 32), RLX_ESHAPE, "ffn_gate_exps");
+#undef BUT
+	set_arch(&f, "qwen3moe");
+	f.kv[kv].value.u = 0;
+	refused(&f, RLX_ERANGE, "qwen3moe.expert_count");
 }
 
 TEST(lengths_and_inputs_refused)

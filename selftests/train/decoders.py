@@ -17,6 +17,8 @@ import xllamacpp
 
 WIDTH, HEADS, KV, KEY, INNER, LAYERS, VOCAB, CONTEXT = 256, 4, 2, 64, 512, 2, 259, 64
 BASE, EPS = 10000.0, 1e-5
+EXPERTS, CHOSEN = 8, 3
+MIXED = {"mixtral": "llama", "qwen3moe": "qwen3moe"}    # of experts: what files call them
 PLAIN = ["F32", "F16", "BF16"]
 # Where scales lie in blocks that gguf cannot make: these are drawn.
 DRAWN = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,),
@@ -39,18 +41,24 @@ def shapes(arch):
             yield f"{b}attn_{n}.weight", (rows * KEY, WIDTH)
             if arch == "qwen2":
                 yield f"{b}attn_{n}.bias", (rows * KEY,)
-        if arch == "qwen3":
+        if arch in ("qwen3", "qwen3moe"):
             yield b + "attn_q_norm.weight", (KEY,)
             yield b + "attn_k_norm.weight", (KEY,)
         yield b + "attn_output.weight", (WIDTH, HEADS * KEY)
-        yield b + "ffn_gate.weight", (INNER, WIDTH)
-        yield b + "ffn_up.weight", (INNER, WIDTH)
-        yield b + "ffn_down.weight", (WIDTH, INNER)
+        stack, leaf = ((EXPERTS,), "_exps.weight") if arch in MIXED else ((), ".weight")
+        if arch in MIXED:
+            yield b + "ffn_gate_inp.weight", (EXPERTS, WIDTH)
+        yield b + "ffn_gate" + leaf, stack + (INNER, WIDTH)
+        yield b + "ffn_up" + leaf, stack + (INNER, WIDTH)
+        yield b + "ffn_down" + leaf, stack + (WIDTH, INNER)
 
 
 def stored(draw, name, shape, kind):
     """A tensor as the file has it, and as floats."""
     t = gguf.GGMLQuantizationType[kind]
+    if len(shape) == 3:
+        q, t, x = stored(draw, name, (shape[0] * shape[1], shape[2]), kind)
+        return q.reshape(shape[:2] + (-1,)), t, x.reshape(shape)
     if len(shape) == 1:
         by = 0.3 if name.endswith("bias") else 0.1
         x = (by * draw.standard_normal(shape)).astype(np.float32)
@@ -76,7 +84,12 @@ def stored(draw, name, shape, kind):
 
 
 def write(path, arch, tensors):
-    w = gguf.GGUFWriter(path, arch)
+    w = gguf.GGUFWriter(path, MIXED.get(arch, arch))
+    if arch in MIXED:
+        w.add_expert_count(EXPERTS)
+        w.add_expert_used_count(CHOSEN)
+    if arch == "qwen3moe":
+        w.add_expert_feed_forward_length(INNER)
     w.add_context_length(CONTEXT)
     w.add_embedding_length(WIDTH)
     w.add_block_count(LAYERS)
@@ -114,9 +127,27 @@ def rotated(x, arch, factors):
     half = KEY // 2
     a = np.arange(len(x))[:, None] * BASE ** (-np.arange(half) / half) / factors
     c, s = np.cos(a)[:, None], np.sin(a)[:, None]
-    u, v = (x[..., ::2], x[..., 1::2]) if arch == "llama" else (x[..., :half], x[..., half:])
-    y = np.stack([u * c - v * s, v * c + u * s], -1 if arch == "llama" else -2)
+    pairs = MIXED.get(arch, arch) == "llama"
+    u, v = (x[..., ::2], x[..., 1::2]) if pairs else (x[..., :half], x[..., half:])
+    y = np.stack([u * c - v * s, v * c + u * s], -1 if pairs else -2)
     return y.reshape(x.shape)
+
+
+def gated(h, gate, up, down):
+    g = h @ gate.T
+    return (g / (1 + np.exp(-g)) * (h @ up.T)) @ down.T
+
+
+def mixed(h, w, b):
+    """Each row by the experts of greatest probability, in proportion to these."""
+    y = np.zeros_like(h)
+    for row, score in enumerate(h @ w[b + "ffn_gate_inp.weight"].T):
+        best = np.argsort(-score)[:CHOSEN]
+        share = np.exp(score[best] - score.max())
+        for e, part in zip(best, share / share.sum()):
+            y[row] += part * gated(h[row], *(w[f"{b}ffn_{n}_exps.weight"][e]
+                                             for n in ("gate", "up", "down")))
+    return y
 
 
 def logits(w, arch, ids):
@@ -138,9 +169,8 @@ def logits(w, arch, ids):
         h = (s / s.sum(-1, keepdims=True) @ heads["v"]).transpose(1, 0, 2).reshape(n, -1)
         x = x + h @ w[b + "attn_output.weight"].T
         h = norm(x, w[b + "ffn_norm.weight"])
-        g = h @ w[b + "ffn_gate.weight"].T
-        x = x + (g / (1 + np.exp(-g)) * (h @ w[b + "ffn_up.weight"].T)) @ w[
-            b + "ffn_down.weight"].T
+        x = x + (mixed(h, w, b) if arch in MIXED else
+                 gated(h, *(w[f"{b}ffn_{n}.weight"] for n in ("gate", "up", "down"))))
     x = norm(x, w["output_norm.weight"])
     return x @ w.get("output.weight", w["token_embd.weight"]).T
 
@@ -203,7 +233,7 @@ def main():
     draw = np.random.default_rng(seed)
     for kind in PLAIN + MADE + list(DRAWN):
         one(rlx, folder, "llama", kind, draw)
-    for arch in ("qwen2", "qwen3"):
+    for arch in ["qwen2", "qwen3"] + list(MIXED):
         for kind in ("F32", "Q4_K"):
             one(rlx, folder, arch, kind, draw)
 

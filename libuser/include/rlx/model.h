@@ -22,9 +22,9 @@ struct rlx_runner;
 
 /**
  * rlx_model_open - map and parse a model of whatever format it is found to have.
- * @path: an ONNX file; a GGUF file of a decoder (architecture llama without experts, qwen2 or
- *        qwen3; rotary positions as they are, divided, or by rope_freqs), whose input is
- *        "input_ids" i64[batch, sequence] and its output "logits" f32[batch, sequence,
+ * @path: an ONNX file; a GGUF file of a decoder (architecture llama, with experts or without,
+ *        qwen2, qwen3 or qwen3moe; rotary positions as they are, divided, or by rope_freqs), whose
+ *        input is "input_ids" i64[batch, sequence] and its output "logits" f32[batch, sequence,
  *        vocabulary], each of the texts seen from its begin to the row's token, weights in
  *        blocks of rlx/scheme.h staying packed; a plan file (rlx/aot.h) without params and
  *        states, which runners run for the shapes that it is for, under no precision but its
