@@ -310,17 +310,17 @@ RLX_INLINE void few(const struct rows *a, const uint8_t *w, size_t col, const in
 	struct codes c;
 	size_t k, g, n;
 
-	RLX_UNROLL
-	for (int r = 0; r < R; r++)
-		x[r] = a->x[r];
 	for (k = 0; k < a->k; k += n, w += bytes_of(a->scheme, n)) {
 		n = a->k - k < MOST ? a->k - k : MOST;
 		unpack[a->scheme](w, n, &c);
+		RLX_UNROLL
+		for (int r = 0; r < R; r++)
+			x[r] = a->x[r] + k;
 		for (g = 0; g < n / GROUP; g += 2) {
 			RLX_UNROLL
 			for (int v = 0; v < PAIR; v++) {
 				vf q = floats(&c, g + (size_t)v / (PAIR / 2), v % (PAIR / 2));
-				size_t at = k + g * GROUP + (size_t)v * RLX_VL;
+				size_t at = g * GROUP + (size_t)v * RLX_VL;
 
 				RLX_UNROLL
 				for (int r = 0; r < R; r++)
