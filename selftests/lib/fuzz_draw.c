@@ -527,9 +527,15 @@ static void within(struct fuzz_leaf *l, double lo, double hi)
  */
 static void contract(struct fuzz_case *c, const struct fuzz_node *n)
 {
+	const struct rlx_op_triangular_solve *t = (const void *)n->args;
 	uint16_t op = n->def->index;
-	struct fuzz_leaf *r = leaf_of(c, n, 2);
+	struct fuzz_leaf *r = leaf_of(c, n, 2), *a = leaf_of(c, n, 0);
 
+	if (op == RLX_OP_triangular_solve && t->unit && a) {
+		double n_rows = (double)a->type.dim[a->type.rank - 1];
+
+		within(a, -1 / (n_rows + 1), 1 / (n_rows + 1));
+	}
 	if (op == RLX_OP_gated_delta_net) {
 		within(leaf_of(c, n, 1), -0.5, 0.5);	/* keys, decay, how much is taken */
 		within(leaf_of(c, n, 3), -2, 0);
