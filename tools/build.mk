@@ -24,7 +24,7 @@ tools: $(if $(wildcard tools/rlx/main.c),$(BUILD)/bin/rlx)
 $(BUILD)/bin/rlx: $(RLX_OBJ) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(RELR) $(LDFLAGS) $(RLX_OBJ) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
 
 # Kernels for GPUs, for hosts that have a driver and no compiler. What the compilers
 # found here cannot build is named and left out.

@@ -27,7 +27,7 @@ $(BUILD)/obj/llhttp/%.o: $(LLHTTP)/llhttp/%.c
 $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(LIB_A) $(LDLIBS) \
+	$(Q)$(CC) $(RELR) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(LIB_A) $(LDLIBS) \
 		$(RLXD_LIBS) -o $@
 
 # For guests; what it would load to look up users and groups by name it cannot.
