@@ -13,7 +13,9 @@ from rlxd import (DEVICE, ENGINES, Server, main, minilm, read_all, reset, slowne
                   trickle, wait_for, within)
 
 OK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-CLOSE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+# Of the last request of a connection, which is else closed when it has been idle for long enough.
+LAST = b"Host: localhost\r\nConnection: close\r\n\r\n"
+CLOSE = b"GET /healthz HTTP/1.1\r\n" + LAST
 
 POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -78,10 +80,10 @@ BAD = [
     (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {431}),
     (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 100 + b"\r\n", {431}),
     (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70000, {431}),
-    (b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", {404}),
-    (b"GET /v2/models/%6d/infer HTTP/1.1\r\nHost: localhost\r\n\r\n", {404, 405}),
-    (b"GET /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
-    (b"DELETE /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    (b"GET /../../etc/passwd HTTP/1.1\r\n" + LAST, {404}),
+    (b"GET /v2/models/%6d/infer HTTP/1.1\r\n" + LAST, {404, 405}),
+    (b"GET /v1/embeddings HTTP/1.1\r\n" + LAST, {405}),
+    (b"DELETE /healthz HTTP/1.1\r\n" + LAST, {405}),
 ]
 
 # Bodies for /v1/embeddings that must be refused with 400 or 404.
