@@ -160,7 +160,7 @@ static void check_direction(struct trial *t, unsigned int k,
 	/* c64 is linear or quadratic in them: differences are right over any step */
 	bool is_complex = t->complex_values;
 	int64_t n = reals(&grad->type), j;
-	double *dir, want, got = 0, size = 0, tol, noise, h = is_complex ? 0.5 : 1e-5;
+	double *dir, want = NAN, got = 0, size = 0, tol, noise = 0, h = is_complex ? 0.5 : 1e-5;
 
 	if (!n)
 		return;
