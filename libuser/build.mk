@@ -39,13 +39,17 @@ $(LAYOUT_ID): $(LAYOUT_SRC)
 $(BUILD)/obj/libuser/model/plan_file.o: $(LAYOUT_ID)
 
 # A model and its tokenizer are read once, a graph is built, rewritten, planned and lowered once,
-# and ops are evaluated to compare with: that code may be small rather than fast.
+# memory is had and bound once, and ops are evaluated to compare with: that code may be small
+# rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
+	libuser/io/tokenizer/regex_parse.c libuser/base/json.c \
+	$(patsubst %,libuser/mem/%.c,arena dlpack kmod memfd) \
 	$(wildcard libuser/io/formats/safetensors*.c libuser/io/formats/gguf*.c) \
 	libuser/io/formats/npy.c \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
-	$(patsubst %,libuser/rt/%.c,body compile policy quant registry resident store trace) \
+	$(patsubst %,libuser/rt/%.c,body compile inspect policy quant registry resident slot) \
+	$(patsubst %,libuser/rt/%.c,store trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
 	backends/common/support.c backends/cpu/prepared.c
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
