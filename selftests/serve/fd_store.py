@@ -163,15 +163,16 @@ def two_servers_share_one_copy():
 def memory(pid):
     """
     Bytes of a process, what it shares counted by its part: of the model, of all, and
-    those pinned.
+    those pinned. Not the system's libraries, whose part depends on what else runs here.
     """
     model = total = pinned = 0
-    mine = False
+    mine = system = False
     with open("/proc/%d/smaps" % pid) as f:
         for ln in f:
             if re.match(r"[0-9a-f]+-[0-9a-f]+ ", ln):
                 mine = "memfd:rlx-rlxd-weights" in ln or "model.safetensors" in ln
-            elif ln.startswith("Pss:"):
+                system = re.search(r" /(usr/)?lib/", ln) is not None
+            elif ln.startswith("Pss:") and not system:
                 n = int(ln.split()[1]) * 1024
                 total += n
                 model += n * mine
