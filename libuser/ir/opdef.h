@@ -177,7 +177,6 @@ struct rlx_pattern {
 	bool		(*accept)(struct rlx_match *m, void *args);
 };
 
-/* NULL members have one meaning each, given behind them. */
 /*
  * What .vjp does where a gradient comes from c64 or goes to it. The gradient of a real loss by
  * z = a + ib is that by a plus i times that by b.
@@ -189,6 +188,7 @@ enum rlx_complex_vjp {
 	RLX_COMPLEX_VJP_PARTS,
 };
 
+/* NULL members have one meaning each, given behind them. */
 struct rlx_op_impl {
 	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
 	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
