@@ -66,6 +66,12 @@ enum rlx_status op_infer_same(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+enum rlx_status op_eval_view(struct rlx_eval *q)
+{
+	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
+	return RLX_OK;
+}
+
 bool op_broadcast(const struct rlx_type *a, const struct rlx_type *b,
 		  struct rlx_type *out)
 {

@@ -48,6 +48,8 @@ enum rlx_status op_need_float(struct rlx_infer *q, uint32_t k, bool f8);
 enum rlx_status op_need_index(struct rlx_infer *q, uint32_t k);
 /* Out type = input 0's type. */
 enum rlx_status op_infer_same(struct rlx_infer *q);
+/* Output 0 is input 0's bytes (RLX_T_VIEW). */
+enum rlx_status op_eval_view(struct rlx_eval *q);
 /* numpy broadcast of two shapes into @out's rank and dims; false if they do not fit. */
 bool op_broadcast(const struct rlx_type *a, const struct rlx_type *b,
 		  struct rlx_type *out);

@@ -55,12 +55,6 @@ static enum rlx_status reshape_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static enum rlx_status reshape_eval(struct rlx_eval *q)
-{
-	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
-	return RLX_OK;
-}
-
 static enum rlx_status reshape_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = op_reshape_like(q->g, q->d_out[0], q->in[0]);
@@ -103,7 +97,7 @@ static enum rlx_status reshape_batch(struct rlx_batching *q)
 }
 
 const struct rlx_op_impl rlx_op_reshape_impl = {
-	.infer = reshape_infer, .eval = reshape_eval, .vjp = reshape_vjp,
+	.infer = reshape_infer, .eval = op_eval_view, .vjp = reshape_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.sample = reshape_sample,
 	.batch = reshape_batch,

@@ -14,12 +14,6 @@ RLX_OP(stop_gradient, "x, as a constant to gradients",
 	IN(x),
 	RLX_T_VIEW | RLX_T_NODIFF)
 
-static enum rlx_status stop_gradient_eval(struct rlx_eval *q)
-{
-	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
-	return RLX_OK;
-}
-
 static bool stop_gradient_sample(unsigned int i, struct rlx_sample *s)
 {
 	if (i > 1)
@@ -30,6 +24,6 @@ static bool stop_gradient_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_stop_gradient_impl = {
-	.infer = op_infer_same, .eval = stop_gradient_eval, .sample = stop_gradient_sample,
+	.infer = op_infer_same, .eval = op_eval_view, .sample = stop_gradient_sample,
 	.batch = op_batch_front,
 };

@@ -31,12 +31,6 @@ static enum rlx_status view_as_complex_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static enum rlx_status view_as_complex_eval(struct rlx_eval *q)
-{
-	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
-	return RLX_OK;
-}
-
 static enum rlx_status view_as_complex_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = rlx_emit(q->g, view_as_real, .x = q->d_out[0]);
@@ -55,7 +49,7 @@ static bool view_as_complex_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_view_as_complex_impl = {
-	.infer = view_as_complex_infer, .eval = view_as_complex_eval,
+	.infer = view_as_complex_infer, .eval = op_eval_view,
 	.vjp = view_as_complex_vjp, .complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.sample = view_as_complex_sample, .batch = op_batch_front,
 };

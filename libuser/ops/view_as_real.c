@@ -30,12 +30,6 @@ static enum rlx_status view_as_real_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static enum rlx_status view_as_real_eval(struct rlx_eval *q)
-{
-	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
-	return RLX_OK;
-}
-
 static enum rlx_status view_as_real_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = rlx_emit(q->g, view_as_complex, .x = q->d_out[0]);
@@ -54,7 +48,7 @@ static bool view_as_real_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_view_as_real_impl = {
-	.infer = view_as_real_infer, .eval = view_as_real_eval, .vjp = view_as_real_vjp,
+	.infer = view_as_real_infer, .eval = op_eval_view, .vjp = view_as_real_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = view_as_real_sample,
 	.batch = op_batch_front,
 };
