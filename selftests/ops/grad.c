@@ -251,14 +251,31 @@ static void compare(const struct op_case *c, unsigned int i, struct bench *b,
 	bench_fini(&v);
 }
 
+/* The case's tensors for @b, and in @wrt those of numbers; their number. */
+static unsigned int take_inputs(const struct op_case *c, struct rlx_graph *g, struct bench *b,
+				rlx_value wrt[RLX_SAMPLE_IN])
+{
+	unsigned int k, n = 0, in = 0;
+
+	for (k = 0; k < c->s.n_in; k++) {
+		if (!c->s.in[k].dtype)
+			continue;
+		b->in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
+		if (is_number(&c->s.in[k]))
+			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
+		in++;
+	}
+	return n;
+}
+
 static void check_case(const struct op_case *c, unsigned int i, uint64_t *seed)
 {
 	const struct rlx_op_impl *im = c->def->impl;
 	struct rlx_graph *g = op_case_graph(c), *vjp = NULL;
 	rlx_value wrt[RLX_SAMPLE_IN];
 	struct rlx_error err = { 0 };
-	unsigned int k, n = 0, in = 0;
 	enum rlx_status st;
+	unsigned int n;
 	struct bench b;
 
 	if (rlx_graph_error(g)->status) {	/* an op that fixes f32 */
@@ -267,14 +284,7 @@ static void check_case(const struct op_case *c, unsigned int i, uint64_t *seed)
 		goto out_put;
 	}
 	bench_init(&b, g);
-	for (k = 0; k < c->s.n_in; k++) {
-		if (!c->s.in[k].dtype)
-			continue;
-		b.in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
-		if (is_number(&c->s.in[k]))
-			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
-		in++;
-	}
+	n = take_inputs(c, g, &b, wrt);
 	if (!has_numbers(c, &b) || has_complex(c, &b))
 		goto out_fini;
 	st = rlx_graph_vjp(g, wrt, n, &vjp, &err);
@@ -318,21 +328,6 @@ TEST(differences)
 	CHECKF(!op_case_failures, "%u of %u directions are wrong", op_case_failures, checked);
 }
 
-/* Ops that have a rule for c64; those that take it and have none are refused by name. */
-static const char with_complex_rule[] =
-	" block_channels cast compress concat conjugate expand fft frame gather gather_elements "
-	"gather_nd im2col irfft max_unpool norm_sq one_hot pad reshape reverse_sequence rfft "
-	"scatter_elements scatter_nd slice tile transpose trilu unblock_channels view_as_complex "
-	"view_as_real ";
-
-static bool is_listed(const char *name)
-{
-	char word[64];
-
-	snprintf(word, sizeof(word), " %s ", name);
-	return strstr(with_complex_rule, word);
-}
-
 static void draw_imaginary(struct op_case *c, uint64_t *seed)
 {
 	unsigned int k;
@@ -346,33 +341,28 @@ static void draw_imaginary(struct op_case *c, uint64_t *seed)
 /* Whether differences were taken. */
 static bool check_complex_case(struct op_case *c, unsigned int i, uint64_t *seed)
 {
+	const struct rlx_op_impl *im = c->def->impl;
 	struct rlx_graph *g = op_case_graph(c), *vjp = NULL;
 	rlx_value wrt[RLX_SAMPLE_IN];
 	struct rlx_error err = { 0 };
-	unsigned int k, n = 0, in = 0;
 	struct bench b = { 0 };
+	bool ok = false, may;
 	enum rlx_status st;
-	bool ok = false;
+	unsigned int n;
 
 	if (rlx_graph_error(g)->status)		/* no c64 is taken */
 		goto out_put;
 	bench_init(&b, g);
-	for (k = 0; k < c->s.n_in; k++) {
-		if (!c->s.in[k].dtype)
-			continue;
-		b.in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
-		if (is_number(&c->s.in[k]))
-			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
-		in++;
-	}
+	n = take_inputs(c, g, &b, wrt);
 	if (!has_complex(c, &b) || !has_numbers(c, &b) || c->def->index == RLX_OP_stop_gradient)
 		goto out_put;
 	draw_imaginary(c, seed);
 	st = rlx_graph_vjp(g, wrt, n, &vjp, &err);
-	ok = !st && is_listed(c->def->name);
-	WANT(ok || (st == RLX_ENOSUP && !is_listed(c->def->name) &&
-		    (strstr(err.text, c->def->name) || c->def->impl->expand ||
-		     c->def->impl->grad_expand)),
+	/* what it expands into may have rules, or be what is refused */
+	may = !im->vjp && (im->expand || im->grad_expand);
+	ok = !st && (im->complex_vjp || may);
+	WANT(ok || (st == RLX_ENOSUP && !im->complex_vjp &&
+		    (strstr(err.text, c->def->name) || may)),
 	     "%s sample %u of c64: status %d, %s", c->def->name, i, st, err.text);
 	if (ok)
 		compare(c, i, &b, vjp, seed, true);
@@ -384,7 +374,7 @@ out_put:
 	return ok;
 }
 
-/* Samples of every op as they are, and with c64 in the place of f32. */
+/* Samples of every op as they are, and with c64 in the place of f32: right, or refused by name. */
 TEST(complex_differences)
 {
 	const enum rlx_dtype real[] = { 0, RLX_C64 };
@@ -399,7 +389,7 @@ TEST(complex_differences)
 				n += check_complex_case(&c, i, &seed);
 				op_case_fini(&c);
 			}
-		WANT(n || !is_listed(rlx_op_defs[d]->name), "%s: no sample is of c64",
+		WANT(n || !rlx_op_defs[d]->impl->complex_vjp, "%s: no sample is of c64",
 		     rlx_op_defs[d]->name);
 	}
 	CHECKF(checked > 300, "only %u directions checked", checked);
