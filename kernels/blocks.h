@@ -64,31 +64,4 @@ static inline size_t rlx_k_blocks_scratch(size_t m)
 					    RLX_K_BLOCKS_ROWS * 64) : 0;
 }
 
-/**
- * struct rlx_k_grouped_blocks - kernel grouped_blocks: y[i] = x[i] w[idx[i]]'
- * @x, @y:	[m][k] and [m][n]
- * @w:		of each of @experts what @w of gemm_blocks is
- * @idx:	m of @idx_type, i32, i64 or u32; a negative one counts from the end
- * @bad:	set to 1 by an index out of range, whose row is left as it is
- * @live:	rows that carry data: others are neither looked at nor written
- *
- * One unit is RLX_K_BLOCKS_COLS rows of one expert with all rows of @x that chose it:
- * rlx_k_grouped_blocks_units(). Where there is no expert those of one are left, which find that
- * no index refers to one. Scratch: rlx_k_blocks_scratch().
- */
-struct rlx_k_grouped_blocks {
-	const float	*x;
-	const void	*w, *idx;
-	float		*y;
-	int32_t		*bad;
-	int64_t		 m, n, k, experts, live;
-	uint8_t		 scheme, idx_type;
-};
-
-static inline size_t rlx_k_grouped_blocks_units(const struct rlx_k_grouped_blocks *a)
-{
-	return (size_t)((a->experts ? a->experts : 1) *
-			((a->n + RLX_K_BLOCKS_COLS - 1) / RLX_K_BLOCKS_COLS));
-}
-
 #endif

@@ -5,7 +5,7 @@
  * first-level cache; a vector of these becomes one of floats in registers. What a block means is
  * rlx/scheme.h's; here the same is said by vectors of bytes.
  */
-#include "kernels/cpu/index_at.h"
+#include "kernels/cpu/expert_rows.h"
 #include "kernels/simd/vec.h"
 
 #if RLX_VB > 16		/* base has it in portable C */
@@ -453,43 +453,29 @@ void RLX_K(gemm_blocks)(const void *args, size_t begin, size_t end, void *scratc
 
 /* ---- rows that choose a matrix ---- */
 
-/* Columns @col to @last of expert @e, for the rows that chose it. */
-static void expert(const struct rlx_k_grouped_blocks *a, int64_t e, size_t col, size_t last,
-		   void *scratch)
+static void multiply(const struct rlx_k_grouped *a, const struct rlx_k_chosen *c, void *scratch)
 {
-	size_t n = (size_t)a->n, k = (size_t)a->k, j;
-	const uint8_t *w = (const uint8_t *)a->w + (size_t)e * n * bytes_of(a->scheme, k);
+	const size_t line = bytes_of(a->scheme, (size_t)a->k);
+	const uint8_t *w = (const uint8_t *)a->w + (size_t)(c->e * a->n) * line;
 	struct rows rows;
 
-	rows.m = 0;
-	rows.k = k;
+	rows.m = (size_t)c->n;
+	rows.k = (size_t)a->k;
 	rows.scheme = a->scheme;
-	for (int64_t i = 0; i < a->live; i++) {
-		if (rlx_k_index_at(a->idx, a->idx_type, (size_t)i, a->experts, a->bad) == e) {
-			rows.x[rows.m] = a->x + (size_t)i * k;
-			rows.y[rows.m++] = a->y + (size_t)i * n;
-		}
-		if (rows.m < (i + 1 < a->live ? RLX_K_BLOCKS_ROWS : 1))
-			continue;
-		for (j = col; j < last; j += COLS)
-			panel(&rows, w, j, n, scratch);
-		rows.m = 0;
+	for (int r = 0; r < c->n; r++) {
+		rows.x[r] = (const float *)a->x + c->row[r] * a->k;
+		rows.y[r] = (float *)a->y + c->row[r] * a->n;
 	}
+	for (int64_t col = c->col; col < c->last; col += COLS)
+		panel(&rows, w, (size_t)col, (size_t)a->n, scratch);
 }
 
 void RLX_K(grouped_blocks)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	const struct rlx_k_grouped_blocks *a = args;
-	size_t panels = ((size_t)a->n + COLS - 1) / COLS, u, next, first;
-
-	/* what an index is compared with once serves all columns of an expert */
-	for (u = begin; u < end; u = next) {
-		first = u / panels * panels;
-		next = first + panels < end ? first + panels : end;
-		expert(a, (int64_t)(u / panels), (u - first) * COLS, (next - first) * COLS,
-		       scratch);
-	}
+	rlx_k_each_expert(args, begin, end, COLS, multiply, scratch);
 }
+
+_Static_assert(RLX_K_GROUPED_ROWS <= RLX_K_BLOCKS_ROWS, "all of them at once");
 
 /* ---- as floats ---- */
 

@@ -2,8 +2,7 @@
 /* A product in which each row has its own matrix: an expert's rows together. */
 #include <string.h>
 
-#include "kernels/cpu/index_at.h"
-#include "kernels/grouped.h"
+#include "kernels/cpu/expert_rows.h"
 
 rlx_k_fn RLX_K(grouped);
 
@@ -47,27 +46,16 @@ static void some_rows(const struct rlx_k_grouped *a, const int64_t *row, int row
 		rows_float(a, row, rows, (const float *)a->w + at, col, cols);
 }
 
+/* A panel of columns is in a cache near by while all rows are multiplied by it. */
+static void multiply(const struct rlx_k_grouped *a, const struct rlx_k_chosen *c, void *scratch)
+{
+	(void)scratch;
+	for (int64_t col = c->col; col < c->last; col += COLS)
+		for (int r = 0; r < c->n; r += ROWS)
+			some_rows(a, c->row + r, c->n - r < ROWS ? c->n - r : ROWS, c->e, col);
+}
+
 void RLX_K(grouped)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	const struct rlx_k_grouped *a = args;
-	size_t panels = (size_t)((a->n + COLS - 1) / COLS);
-
-	(void)scratch;
-	for (size_t u = begin; u < end; u++) {
-		int64_t e = (int64_t)(u / panels), col = (int64_t)(u % panels) * COLS;
-		int64_t row[ROWS], i;
-		int n = 0;
-
-		for (i = 0; i < a->live; i++) {
-			if (rlx_k_index_at(a->idx, a->idx_type, (size_t)i, a->experts,
-					   a->bad) != e)
-				continue;
-			row[n++] = i;
-			if (n == ROWS)
-				some_rows(a, row, n, e, col);
-			n %= ROWS;
-		}
-		if (n)
-			some_rows(a, row, n, e, col);
-	}
+	rlx_k_each_expert(args, begin, end, COLS, multiply, scratch);
 }
