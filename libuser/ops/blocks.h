@@ -22,4 +22,12 @@ static inline void op_sample_blocks(struct rlx_sample *s, uint32_t k, int scheme
 	s->hi[k] = scheme == RLX_SCHEME_MXFP4 ? 125 : 59;
 }
 
+/* Input 0 times the blocks of input 1: sums over two blocks are within f16. */
+static inline void op_sample_block_product(struct rlx_sample *s, int scheme)
+{
+	s->lo[0] = -0.25;
+	s->hi[0] = 0.25;
+	op_sample_blocks(s, 1, scheme);
+}
+
 #endif

@@ -55,29 +55,6 @@ static enum rlx_status dequant_grouped_matmul_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static enum rlx_status dequant_grouped_matmul_eval(struct rlx_eval *q)
-{
-	const struct rlx_op_dequant_grouped_matmul *a = q->args;
-	const struct rlx_tensor *x = &q->in[0], *w = &q->in[1];
-	int64_t m = x->type.dim[0], k = x->type.dim[1], n = w->type.dim[1], e, i, j, p;
-	enum rlx_status st;
-	double sum;
-
-	for (i = 0; i < m; i++) {
-		st = op_index(q, el_geti(&q->in[2], i), w->type.dim[0], &e);
-		if (st)
-			return st;
-		for (j = 0; j < n; j++) {
-			sum = 0;
-			for (p = 0; p < k; p++)
-				sum += el_get(x, i * k + p) *
-				       op_block_element(a->scheme, w->data, (e * n + j) * k + p);
-			el_set(&q->out[0], i * n + j, sum);
-		}
-	}
-	return RLX_OK;
-}
-
 static enum rlx_status dequant_grouped_matmul_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_dequant_grouped_matmul *a = q->args;
@@ -115,7 +92,7 @@ static bool dequant_grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 	s->in[1] = rlx_type(RLX_U8, 4, i == SCHEMES + 2 ? 0 : 3,
 			    blocks * rlx_block_bytes(a->scheme));
 	s->in[2] = rlx_type(i & 1 ? RLX_I64 : RLX_I32, m);
-	op_sample_blocks(s, 1, a->scheme);
+	op_sample_block_product(s, a->scheme);
 	s->lo[2] = i % 3 ? -4 : 0;
 	s->hi[2] = 3;
 	s->tol = 1e-5;
@@ -129,8 +106,7 @@ static enum rlx_status dequant_grouped_matmul_batch(struct rlx_batching *q)
 }
 
 const struct rlx_op_impl rlx_op_dequant_grouped_matmul_impl = {
-	.infer = dequant_grouped_matmul_infer, .eval = dequant_grouped_matmul_eval,
-	.expand = dequant_grouped_matmul_expand, .cost = dequant_grouped_matmul_cost,
-	.sample = dequant_grouped_matmul_sample,
+	.infer = dequant_grouped_matmul_infer, .expand = dequant_grouped_matmul_expand,
+	.cost = dequant_grouped_matmul_cost, .sample = dequant_grouped_matmul_sample,
 	.batch = dequant_grouped_matmul_batch,
 };
