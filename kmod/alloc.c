@@ -4,10 +4,10 @@
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
-#include <linux/sched/signal.h>
 
 #include "arena.h"
 #include "compat.h"
+#include "device.h"
 
 /*
  * Between a huge page and a small one: contiguity that an IOMMU and a fault can
@@ -145,7 +145,7 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 		struct page *page;
 		int ret;
 
-		if (fatal_signal_pending(current))
+		if (rlx_killed())
 			return -EINTR;
 		page = rlx_alloc_piece(s, a->table.nr - at);
 		if (!page)
@@ -163,7 +163,6 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 		rlx_alloc_hide_charge(page);
 		if (compound_order(page) == RLX_HUGE_ORDER)
 			a->nr_huge++;
-		cond_resched();
 	}
 	return 0;
 }
@@ -200,10 +199,9 @@ static int rlx_alloc_seal(struct rlx_arena *a)
 
 		if (folio_maybe_dma_pinned(page_folio(page)))
 			return -EBUSY;
-		if (fatal_signal_pending(current))
+		if (rlx_killed())
 			return -EINTR;
 		at += compound_nr(page);
-		cond_resched();
 	}
 	return 0;
 }

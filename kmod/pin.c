@@ -12,7 +12,6 @@
 #include <linux/mm.h>
 #include <linux/overflow.h>
 #include <linux/pagemap.h>
-#include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/slab.h>
 #include <linux/xarray.h>
@@ -93,9 +92,8 @@ static int rlx_pin_count_rest(const struct rlx_arena *a, struct xarray *seen, lo
 		/* Contiguous in the arena too? */
 		n = rlx_arena_run(a, at, rlx_pin_folio_run(page, a->table.filled - at),
 				  &page);
-		if (fatal_signal_pending(current))
+		if (rlx_killed())
 			return -EINTR;
-		cond_resched();
 		if (n == all)
 			continue;
 		ret = xa_insert(seen, folio_pfn(folio), xa_mk_value(0), GFP_KERNEL_ACCOUNT);
@@ -202,7 +200,7 @@ static int rlx_pin_user_fill(struct rlx_arena *a, unsigned long addr,
 	while (a->table.filled < a->table.nr) {
 		unsigned long at = a->table.filled;
 
-		if (fatal_signal_pending(current))
+		if (rlx_killed())
 			return -EINTR;
 		n = min(a->table.nr - at, (unsigned long)RLX_PIN_BATCH);
 		n = pin_user_pages_fast(addr + (at << PAGE_SHIFT), n, flags,
@@ -212,7 +210,6 @@ static int rlx_pin_user_fill(struct rlx_arena *a, unsigned long addr,
 		ret = rlx_pin_append(a, pages, n);
 		if (ret)
 			return ret;
-		cond_resched();
 	}
 	return 0;
 }
@@ -441,7 +438,7 @@ static int rlx_pin_memfd_fill(struct rlx_arena *a, struct folio **folios)
 	int ret;
 
 	while (a->table.filled < a->table.nr) {
-		if (fatal_signal_pending(current))
+		if (rlx_killed())
 			return -EINTR;
 		start = (loff_t)(m->first + a->table.filled) << PAGE_SHIFT;
 		n = memfd_pin_folios(m->file, start, last, folios,
@@ -451,7 +448,6 @@ static int rlx_pin_memfd_fill(struct rlx_arena *a, struct folio **folios)
 		ret = rlx_pin_folios(a, folios, n, offset >> PAGE_SHIFT);
 		if (ret)
 			return ret;
-		cond_resched();
 	}
 	return 0;
 }
