@@ -44,12 +44,17 @@ int k_arena(int session, uint64_t size, uint32_t flags)
 	return fd;
 }
 
-uint32_t k_huge(int session)
+uint64_t k_features(int session)
 {
 	struct rlx_ioc_query q = { 0 };
 
 	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
-	return q.features & RLX_FEAT_HUGE ? RLX_AF_HUGE_REQUIRE : RLX_AF_HUGE_TRY;
+	return q.features;
+}
+
+uint32_t k_huge(int session)
+{
+	return k_features(session) & RLX_FEAT_HUGE ? RLX_AF_HUGE_REQUIRE : RLX_AF_HUGE_TRY;
 }
 
 void k_need_huge(int session)

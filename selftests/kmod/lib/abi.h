@@ -17,6 +17,9 @@ int k_open(void);
 /* An arena of the module, for reading and writing; fails the test without. */
 int k_arena(int session, uint64_t size, uint32_t flags);
 
+/* RLX_FEAT_* of the module on this kernel. */
+uint64_t k_features(int session);
+
 /*
  * The flag for an arena of huge pages, or of small ones in a kernel that has none (as
  * PREEMPT_RT's); what cannot be tested there skips the test.

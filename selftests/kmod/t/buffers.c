@@ -34,17 +34,9 @@ struct clone_buffers {
 	uint32_t src_fd, flags, src_off, dst_off, nr, pad[3];
 };
 
-static bool has(int session, uint64_t feature)
-{
-	struct rlx_ioc_query q = { 0 };
-
-	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
-	return q.features & feature;
-}
-
 static bool supported(int session)
 {
-	return has(session, RLX_FEAT_URING_BUFFERS);
+	return k_features(session) & RLX_FEAT_URING_BUFFERS;
 }
 
 static void need_support(void)
@@ -209,7 +201,7 @@ static void charged(uint32_t how, size_t size, uid_t user)
 	CHECK(!io_uring_queue_init(8, &ring, 0));
 	ret = io_uring_register_buffers(&ring, &v, 1);
 	/* mapping.c has what can be done with it by who may; 6.1 refuses all files. */
-	CHECK_EQ(ret, has(s, RLX_FEAT_MEMFD) ? -ENOMEM : -EOPNOTSUPP);
+	CHECK_EQ(ret, k_features(s) & RLX_FEAT_MEMFD ? -ENOMEM : -EOPNOTSUPP);
 	io_uring_queue_exit(&ring);
 	close(a);
 	close(s);

@@ -47,10 +47,7 @@ static long pin(int s, uint32_t kind, uint64_t addr, uint64_t size, int memfd,
 
 static void need_memfd(int s)
 {
-	struct rlx_ioc_query q = { 0 };
-
-	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
-	if (!(q.features & RLX_FEAT_MEMFD))
+	if (!(k_features(s) & RLX_FEAT_MEMFD))
 		rlx_test_skip("no memfd_pin_folios in this kernel");
 }
 

@@ -88,12 +88,11 @@ static const struct {
 
 static bool pins_memfds(void)
 {
-	struct rlx_ioc_query q = { 0 };
 	int s = k_open();
+	bool does = k_features(s) & RLX_FEAT_MEMFD;
 
-	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
 	close(s);
-	return q.features & RLX_FEAT_MEMFD;
+	return does;
 }
 
 /* Calls @fn with a dma-buf of each exporter; @fn closes it. */

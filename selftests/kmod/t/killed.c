@@ -245,7 +245,6 @@ static void count_them(struct victim *v)
 static void victim_works(void *arg)
 {
 	struct victim *v = arg;
-
 	uint64_t t0;
 
 	v->prepare(v);
@@ -314,6 +313,16 @@ static void killed_in_time(void (*prepare)(struct victim *v),
 	victims_end_in_time(&v);
 }
 
+static void need(uint64_t feature, const char *why_not)
+{
+	int s = k_open();
+	uint64_t features = k_features(s);
+
+	close(s);
+	if (!(features & feature))
+		rlx_test_skip(why_not);
+}
+
 TEST(in_commits)
 {
 	killed_in_time(many_commits, commit_stale);
@@ -342,13 +351,8 @@ TEST(while_pinning)
 TEST(while_pinning_a_memfd)
 {
 	struct victim v = { .prepare = a_session, .once = pin_the_memfd };
-	struct rlx_ioc_query q = { 0 };
-	int s = k_open();
 
-	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
-	if (!(q.features & RLX_FEAT_MEMFD))
-		rlx_test_skip("this kernel pins no memfds");
-	close(s);
+	need(RLX_FEAT_MEMFD, "this kernel pins no memfds");
 	v.memfd = memfd_create("killed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	CHECK(v.memfd >= 0 && !fallocate(v.memfd, 0, 0, MEMFD));
 	CHECK_EQ(fcntl(v.memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
@@ -376,13 +380,8 @@ TEST(while_importing)
 TEST(while_registering_a_buffer)
 {
 	struct victim v = { .prepare = a_ring, .once = register_it };
-	struct rlx_ioc_query q = { 0 };
-	int s = k_open();
 
-	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
-	close(s);
-	if (!(q.features & RLX_FEAT_URING_BUFFERS))
-		rlx_test_skip("this kernel's rings take no pages of a driver");
+	need(RLX_FEAT_URING_BUFFERS, "this kernel's rings take no pages of a driver");
 	pin_for_all(&v);
 	victims_end_in_time(&v);
 }

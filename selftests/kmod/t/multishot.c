@@ -39,10 +39,7 @@ struct scene {
 
 static bool supported(int session)
 {
-	struct rlx_ioc_query q = { 0 };
-
-	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
-	return q.features & RLX_FEAT_URING_MSHOT;
+	return k_features(session) & RLX_FEAT_URING_MSHOT;
 }
 
 static void need_support(void)

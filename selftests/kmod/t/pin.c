@@ -48,10 +48,7 @@ static long pin_memfd(int s, int fd, uint64_t offset, uint64_t size,
 
 static bool has_memfd(int s)
 {
-	struct rlx_ioc_query q = { 0 };
-
-	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
-	return q.features & RLX_FEAT_MEMFD;
+	return k_features(s) & RLX_FEAT_MEMFD;
 }
 
 static void need_memfd(int s)

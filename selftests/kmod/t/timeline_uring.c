@@ -19,10 +19,7 @@
 
 static bool parks(int session)
 {
-	struct rlx_ioc_query q = { 0 };
-
-	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
-	return q.features & RLX_FEAT_URING_ASYNC;
+	return k_features(session) & RLX_FEAT_URING_ASYNC;
 }
 
 static void ring_new(struct io_uring *r, unsigned int flags)

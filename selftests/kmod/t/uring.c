@@ -40,11 +40,10 @@ struct scene {
 
 static bool parks(int session)
 {
-	struct rlx_ioc_query q = { 0 };
+	uint64_t features = k_features(session);
 
-	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
-	CHECK(q.features & RLX_FEAT_URING);
-	return q.features & RLX_FEAT_URING_ASYNC;
+	CHECK(features & RLX_FEAT_URING);
+	return features & RLX_FEAT_URING_ASYNC;
 }
 
 /*
@@ -247,9 +246,7 @@ TEST(refused)
 	struct rlx_ioc_fetch f = {
 		.tags = (uintptr_t)&tag, .max = 1, .timeout_ns = K_EVER,
 	};
-	struct rlx_ioc_query query = { 0 };
-	int mshot = k_ioctl(s.k.session, RLX_IOC_QUERY, &query) == 0 &&
-		    query.features & RLX_FEAT_URING_MSHOT;
+	bool mshot = k_features(s.k.session) & RLX_FEAT_URING_MSHOT;
 	const struct {
 		bool ex;
 		uint32_t op, flags;
