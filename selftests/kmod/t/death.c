@@ -21,6 +21,7 @@
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
 #include "lib/chan.h"
+#include "lib/child.h"
 
 #define DEPTH	8
 
@@ -32,12 +33,11 @@ static const char *const way_names[] = { "ioctl", "io_uring", "io_uring, deferre
 
 static bool has(uint64_t feature)
 {
-	struct rlx_ioc_query q = { 0 };
 	int session = k_open();
+	uint64_t features = k_features(session);
 
-	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
 	close(session);
-	return q.features & feature;
+	return features & feature;
 }
 
 static bool way_works(enum way way)
@@ -101,55 +101,14 @@ static void stalled_wait(void)
 
 /* ---- victims: children that do something, say so, and wait for the end ---- */
 
-struct victim {
-	pid_t pid;
-	int said;		/* reads a byte for each thing done */
-	int ring;		/* its ring, if it sent it */
-};
-
-static int say_fd = -1;
-
 static void say(void)
 {
-	CHECK_EQ(write(say_fd, "x", 1), 1);
+	k_child_say('x');
 }
 
-static void hear(struct victim *v)
+static void hear(struct k_child *v)
 {
-	char c;
-
-	CHECK_EQ(read(v->said, &c, 1), 1);
-}
-
-static struct victim victim_new(void (*fn)(void *arg), void *arg)
-{
-	struct victim v = { .ring = -1 };
-	int p[2];
-
-	CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
-	v.pid = fork();
-	CHECK(v.pid >= 0);
-	if (!v.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(p[0]);
-		say_fd = p[1];
-		fn(arg);
-		for (;;)
-			pause();
-	}
-	close(p[1]);
-	v.said = p[0];
-	return v;
-}
-
-static void victim_kill(struct victim *v)
-{
-	int st;
-
-	CHECK_EQ(kill(v->pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(v->pid, &st, 0), v->pid);
-	CHECK(WIFSIGNALED(st));
-	close(v->said);
+	CHECK_EQ(k_child_said(v, -1), 'x');
 }
 
 /* ---- the survivor's side ---- */
@@ -282,13 +241,13 @@ TEST(clients)
 			continue;
 		for (int state = 0; state < STATES; state++) {
 			struct scene s = scene_new(0, way);
-			struct victim v;
+			struct k_child v;
 			uint32_t tag = 0, id = 1;
 
 			printf("# a client by %s, state %d\n", way_names[way], state);
 			s.waits = state == WAITING;
 			scene_executor(&s);
-			v = victim_new(client, &s);
+			v = k_child_new(client, &s);
 			hear(&v);
 			if (state >= DELIVERED) {
 				tag = fetch1(&s);
@@ -296,7 +255,7 @@ TEST(clients)
 			}
 			if (state == DONE)
 				CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
-			victim_kill(&v);
+			k_child_kill(&v);
 			/* The last close of a ring is not done when its owner is. */
 			for (int i = 0; state == READY && k_info(s.ex).ready; i++) {
 				CHECK(i < 60000);
@@ -328,14 +287,14 @@ TEST(clients)
 TEST(client_in_submit)
 {
 	struct scene s = scene_new(0, IOCTL);
-	struct victim v;
+	struct k_child v;
 
 	if (!stall_at("submit"))
 		rlx_test_skip("the module is built without test hooks");
 	scene_executor(&s);
-	v = victim_new(client, &s);
+	v = k_child_new(client, &s);
 	stalled_wait();
-	victim_kill(&v);
+	k_child_kill(&v);
 	stall_at("\n");
 	expect_gone(&s, 1);
 	scene_free(&s);
@@ -362,17 +321,17 @@ TEST(client_while_its_request_is_fetched_or_committed)
 	for (int i = 0; i < 2; i++) {
 		struct scene s = scene_new(0, IOCTL);
 		struct one_request r = { .s = &s };
-		struct victim v;
+		struct k_child v;
 		pthread_t t;
 
 		if (!stall_at(where[i]))
 			rlx_test_skip("the module is built without test hooks");
 		scene_executor(&s);
-		v = victim_new(client, &s);
+		v = k_child_new(client, &s);
 		hear(&v);
 		CHECK(!pthread_create(&t, NULL, fetch_and_commit, &r));
 		stalled_wait();
-		victim_kill(&v);
+		k_child_kill(&v);
 		stall_at("\n");
 		CHECK(!pthread_join(t, NULL));
 		/* It was delivered and goes on; its result has nobody. */
@@ -469,19 +428,19 @@ TEST(executors_fail)
 			struct scene s = scene_new(0, way);
 			struct pollfd p = { .events = POLLIN };
 			struct rlx_rq rq;
-			struct victim v;
+			struct k_child v;
 
 			printf("# an executor by %s, state %d\n", way_names[way], state);
 			s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 			scene_attach(&s);
 			s.waits = state == WAITING;
 			rq = request(&s, 1);
-			v = victim_new(executor, &s);
+			v = k_child_new(executor, &s);
 			hear(&v);		/* it fetches */
 			CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
 			if (state == DELIVERED)
 				hear(&v);
-			victim_kill(&v);
+			k_child_kill(&v);
 			p.fd = s.ch;
 			CHECK_EQ(poll(&p, 1, 60000), 1);
 			if (state == WAITING) {
@@ -540,19 +499,19 @@ TEST(executors_requeue)
 			struct scene s = scene_new(RLX_SERVICE_REQUEUE, way);
 			struct rlx_rq rq;
 			struct rlx_cqe cqe;
-			struct victim v;
+			struct k_child v;
 
 			printf("# an executor by %s, state %d\n", way_names[way], state);
 			s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 			scene_attach(&s);
 			s.waits = state == WAITING;
 			rq = request(&s, 6);
-			v = victim_new(executor, &s);
+			v = k_child_new(executor, &s);
 			hear(&v);
 			CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
 			if (state == DELIVERED)
 				hear(&v);
-			victim_kill(&v);
+			k_child_kill(&v);
 			if (state == WAITING)
 				CHECK_EQ(k_signal(s.tl, 1), 0);
 			scene_executor(&s);
@@ -590,18 +549,18 @@ TEST(executor_in_a_call)
 		struct scene s = scene_new(i & 2 ? RLX_SERVICE_REQUEUE : 0, IOCTL);
 		struct rlx_cqe cqe;
 		struct rlx_rq rq;
-		struct victim v;
+		struct k_child v;
 
 		if (!stall_at(where[i & 1]))
 			rlx_test_skip("the module is built without test hooks");
 		s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 		scene_attach(&s);
 		rq = request(&s, 6);
-		v = victim_new(executor_commits, &s);
+		v = k_child_new(executor_commits, &s);
 		hear(&v);
 		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
 		stalled_wait();
-		victim_kill(&v);
+		k_child_kill(&v);
 		stall_at("\n");
 		/* A commit was done or was not; a fetch that was not told is lost. */
 		if (i & 2) {
@@ -632,16 +591,16 @@ TEST(results_outlive_their_executor)
 		struct scene s = scene_new(i ? RLX_SERVICE_REQUEUE : 0, IOCTL);
 		struct rlx_cqe cqe;
 		struct rlx_rq rq;
-		struct victim v;
+		struct k_child v;
 
 		s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 		scene_attach(&s);
 		rq = request(&s, 6);
-		v = victim_new(executor_commits_and_stays, &s);
+		v = k_child_new(executor_commits_and_stays, &s);
 		hear(&v);
 		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
 		hear(&v);
-		victim_kill(&v);
+		k_child_kill(&v);
 		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_SOON), 1);
 		CHECK_EQ(cqe.result, 5);
 		CHECK_EQ(k_reap(s.ch, &cqe, 1, 0, 0), -EAGAIN);
@@ -678,7 +637,7 @@ static void share(struct io_uring *ring)
 	}
 }
 
-static int take_ring(const struct victim *v)
+static int take_ring(const struct k_child *v)
 {
 	int pidfd = syscall(SYS_pidfd_open, v->pid, 0), no, fd;
 
@@ -741,7 +700,7 @@ TEST(executor_shared_its_ring)
 			rlx_test_skip("this kernel cannot cancel parked commands");
 		struct scene s = scene_new(0, way);
 		struct rlx_rq rq;
-		struct victim v;
+		struct k_child v;
 		int ring = -1;
 
 		by_fork = i & 2;
@@ -749,12 +708,12 @@ TEST(executor_shared_its_ring)
 		s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 		scene_attach(&s);
 		rq = request(&s, 1);
-		v = victim_new(sharing_executor, &s);
+		v = k_child_new(sharing_executor, &s);
 		close(sock[1]);
 		if (!by_fork)
 			ring = take_ring(&v);
 		hear(&v);
-		victim_kill(&v);
+		k_child_kill(&v);
 		/* It is out of office although the ring keeps its commands. */
 		for (int n = 0; k_info(s.ch).state != RLX_SERVICE_DEAD; n++) {
 			CHECK(n < 60000);
@@ -780,20 +739,20 @@ TEST(client_shared_its_ring)
 		if (!way_works(way))
 			rlx_test_skip("this kernel cannot cancel parked commands");
 		struct scene s = scene_new(0, way);
-		struct victim v;
+		struct k_child v;
 		uint32_t tag;
 		int ring = -1;
 
 		by_fork = i & 2;
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
 		scene_executor(&s);
-		v = victim_new(sharing_client, &s);
+		v = k_child_new(sharing_client, &s);
 		close(sock[1]);
 		if (!by_fork)
 			ring = take_ring(&v);
 		hear(&v);
 		tag = fetch1(&s);
-		victim_kill(&v);
+		k_child_kill(&v);
 		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
 		/* The second one: executed, or cancelled with the ring. */
 		if (i & 1) {
@@ -841,19 +800,19 @@ TEST(passed_over_a_socket)
 {
 	struct scene s = scene_new(0, IOCTL);
 	struct rlx_cqe cqe;
-	struct victim v;
+	struct k_child v;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
-	v = victim_new(passes_executor, &s);
+	v = k_child_new(passes_executor, &s);
 	hear(&v);
 	s.ex = rlx_test_recv_fd(sock[0]);
-	victim_kill(&v);
+	k_child_kill(&v);
 	s.desc = k_desc(s.ex, DEPTH);
 	CHECK_EQ(k_try_executor(s.svc, 0), -EBUSY);
-	v = victim_new(passes_channel, &s);
+	v = k_child_new(passes_channel, &s);
 	hear(&v);
 	s.ch = rlx_test_recv_fd(sock[0]);
-	victim_kill(&v);
+	k_child_kill(&v);
 	CHECK_EQ(k_commit1(s.ex, s.desc, fetch1(&s), 31, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_SOON), 1);
 	CHECK_EQ(cqe.user_data, 9);
@@ -865,9 +824,9 @@ TEST(passed_over_a_socket)
 	int spare = sock[1];
 
 	sock[1] = parked[1];
-	v = victim_new(passes_channel, &s);
+	v = k_child_new(passes_channel, &s);
 	hear(&v);
-	victim_kill(&v);
+	k_child_kill(&v);
 	sock[1] = spare;
 	CHECK_EQ(k_info(s.svc).channels, 2);
 	close(parked[0]);
@@ -920,7 +879,7 @@ TEST(exec)
 		if (!way_works(way))
 			rlx_test_skip("this kernel cannot cancel parked commands");
 		struct scene s = scene_new(0, way);
-		struct victim v = victim_new(becomes_other, &s);
+		struct k_child v = k_child_new(becomes_other, &s);
 
 		hear(&v);
 		/* It lives, but holds nothing of ours any more. */
@@ -929,7 +888,7 @@ TEST(exec)
 		CHECK(k_stat_becomes("nr_slots", 0));
 		CHECK_EQ(kill(v.pid, 0), 0);
 		CHECK_EQ(waitpid(v.pid, NULL, WNOHANG), 0);
-		victim_kill(&v);
+		k_child_kill(&v);
 		scene_free(&s);
 	}
 }
@@ -1021,11 +980,11 @@ static void mayhem(uint32_t flags, enum way way, uint64_t ms)
 {
 	struct scene s = scene_new(flags, way);
 	uint64_t end = k_now() + ms * K_MS;
-	struct victim v[3];
+	struct k_child v[3];
 	uint32_t x = (uint32_t)k_now(), kills = 0;
 
 	for (int i = 0; i < 3; i++) {
-		v[i] = victim_new(i ? busy_client : busy_executor, &s);
+		v[i] = k_child_new(i ? busy_client : busy_executor, &s);
 		hear(&v[i]);
 	}
 	while (k_now() < end) {
@@ -1033,13 +992,13 @@ static void mayhem(uint32_t flags, enum way way, uint64_t ms)
 
 		usleep((x >> 8) % 4000);
 		i %= 3;
-		victim_kill(&v[i]);
-		v[i] = victim_new(i ? busy_client : busy_executor, &s);
+		k_child_kill(&v[i]);
+		v[i] = k_child_new(i ? busy_client : busy_executor, &s);
 		hear(&v[i]);
 		kills++;
 	}
 	for (int i = 0; i < 3; i++)
-		victim_kill(&v[i]);
+		k_child_kill(&v[i]);
 	printf("# %u kills\n", kills);
 	scene_free(&s);
 }
