@@ -481,7 +481,7 @@ static bool compare(const struct sides *s, const char *device, const struct outp
 		struct rlx_tensor t = plain(s->exact ? w : s->way[TRUTH].t[k]);
 		double scale = scale_of(s, &t);
 
-		if (memcmp(&g.type, &w.type, sizeof(g.type))) {
+		if (!rlx_type_equal(&g.type, &w.type)) {
 			snprintf(text, FUZZ_TEXT, "%s: output %u is of another type", device, k);
 			return false;
 		}
