@@ -380,9 +380,7 @@ static void through_expansion(struct walk *w, struct view *v)
 		return;
 	}
 	memset(v->out, 0, v->node.n_out * sizeof(*v->out));
-	if (expansion(v->node.def->impl)(&q) && !g->err.status)
-		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason",
-			 v->node.def->name);
+	rlx_expand_op(&q, expansion(v->node.def->impl));
 	if (g->err.status == RLX_ENOSUP) {	/* a form that has no gradient: whose it is */
 		g->err.file = v->node.file;
 		g->err.line = v->node.line;

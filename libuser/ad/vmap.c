@@ -138,8 +138,7 @@ static void by_expansion(struct walk *w, struct view *v)
 	}
 	for (i = 0; i < v->node.n_in; i++)
 		v->in[i].id = v->node.in[i];
-	if (def->impl->expand(&q) && !g->err.status)
-		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason", def->name);
+	rlx_expand_op(&q, def->impl->expand);
 	w->depth++;
 	if (!g->err.status && reserve(w))
 		walk_forward(w, first, g->n_node);

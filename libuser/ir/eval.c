@@ -116,13 +116,12 @@ static enum rlx_status eval_expanded(const struct rlx_eval *q, const void *args,
 	}
 	for (i = 0; i < q->n_out; i++)
 		types[i] = q->out[i].type;
-	st = q->def->impl->expand(&x);
+	rlx_expand_op(&x, q->def->impl->expand);
 	for (i = 0; i < q->n_out; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		rlx_output(g, name, x.out[i]);
 	}
-	if (!st)
-		st = rlx_graph_finish(g);
+	st = rlx_graph_finish(g);
 	if (st) {
 		rlx_fail(err, st, "%s: %s", q->def->name, rlx_graph_error(g)->text);
 		goto out_free;

@@ -194,6 +194,25 @@ enum rlx_status rlx_op_infer(struct rlx_infer *q)
 	return st;
 }
 
+void rlx_expand_op(struct rlx_expand *q, enum rlx_status (*rule)(struct rlx_expand *))
+{
+	struct rlx_graph *g = q->g;
+	uint32_t i;
+
+	if (rule(q) && !g->err.status)
+		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason", q->def->name);
+	for (i = 0; i < q->n_out && !g->err.status; i++) {
+		struct rlx_type t = g->val[q->out[i].id].type, want = q->out_type[i];
+
+		if (t.dtype != want.dtype)
+			q->out[i] = rlx_emit(g, cast, .x = q->out[i], .to = want.dtype);
+		t.dtype = want.dtype;
+		if (!q->out[i].id || !rlx_type_equal(&t, &want))
+			rlx_fail(&g->err, RLX_EBUG, "%s: expand gives output %u another shape",
+				 q->def->name, i);
+	}
+}
+
 static bool reserve(struct rlx_graph *g, uint32_t n_out)
 {
 	return g->n_val < UINT32_MAX - n_out && g->n_node < UINT32_MAX - 1 &&

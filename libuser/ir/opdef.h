@@ -268,5 +268,11 @@ size_t rlx_op_scratch(const struct rlx_infer *q);
 struct rlx_cost rlx_op_cost(const struct rlx_infer *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */
 enum rlx_status rlx_op_infer(struct rlx_infer *q);
+/*
+ * Run @rule, .expand or .grad_expand; all of @q but the results set by the caller. Results have
+ * the types @q->out_type then: those of another dtype are rounded to it. What fails is the error
+ * of @q->g.
+ */
+void rlx_expand_op(struct rlx_expand *q, enum rlx_status (*rule)(struct rlx_expand *));
 
 #endif

@@ -44,8 +44,7 @@ static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
 		types[i] = rw->old->val[n->out + i].type;
 		q.out[i] = RLX_NONE;
 	}
-	if (n->def->impl->expand(&q) && !rw->g->err.status)
-		rlx_fail(&rw->g->err, RLX_EBUG, "%s: expand failed without a reason", n->def->name);
+	rlx_expand_op(&q, n->def->impl->expand);
 	for (i = 0; i < n->n_out; i++)
 		rlx_rewrite_set(rw, n->out + i, q.out[i]);
 }

@@ -70,6 +70,30 @@ static void run(const struct op_case *c, unsigned int sample, const struct rlx_i
 		free(out[k].data);
 }
 
+/* What the op stands for has the types that it says. */
+static void expand(const struct op_case *c, unsigned int sample, const struct rlx_infer *q)
+{
+	struct rlx_graph *g = rlx_graph_new("expand");
+	rlx_value in[RLX_SAMPLE_IN] = { 0 }, out[RLX_MAX_OUT] = { 0 };
+	struct rlx_expand x = { .g = g, .def = c->def, .args = c->s.args, .n_in = q->n_in,
+				.n_out = q->n_out, .in = in, .out = out, .out_type = q->out };
+	const struct rlx_error *e = rlx_graph_error(g);
+	char name[12];
+	uint32_t k;
+
+	for (k = 0; k < q->n_in; k++) {
+		snprintf(name, sizeof(name), "%u", k);
+		if (q->in[k])
+			in[k] = rlx_input(g, name, *q->in[k]);
+	}
+	rlx_expand_op(&x, c->def->impl->expand);
+	WANT(e->status != RLX_EBUG, "%s sample %u: %s", c->def->name, sample, e->text);
+	for (k = 0; !e->status && k < q->n_out; k++)
+		WANT(rlx_type_equal(rlx_type_of(g, out[k]), &q->out[k]),
+		     "%s sample %u: output %u has another type expanded", c->def->name, sample, k);
+	rlx_graph_put(g);
+}
+
 static void infer(const struct op_case *c, unsigned int sample)
 {
 	const struct rlx_type *types[RLX_SAMPLE_IN] = { 0 };
@@ -95,6 +119,8 @@ static void infer(const struct op_case *c, unsigned int sample)
 	for (k = 0; k < q.n_out; k++)
 		CHECKF(rlx_type_bytes(&q.out[k]) >= 0 && q.out[k].dtype, "%s: output %u is no type",
 		       c->def->name, k);
+	if (c->def->impl->expand)
+		expand(c, sample, &q);
 	run(c, sample, &q);
 }
 
