@@ -80,11 +80,14 @@ check-unit:
 	$(Q)+$(BUILDMAKE) $(UNIT_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(UNIT_BIN)
 
+# Of the packages what takes no second build: "make deb" has the rest.
 check-install:
-	$(Q)tools/setup.sh check
-	$(Q)+$(BUILDMAKE) all man
+	$(Q)tools/setup.sh dkms
+	$(Q)+$(FETCHMAKE) kernels
+	$(Q)+$(BUILDMAKE) all man $(BUILD)/bin/rlxd
 	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh \
-		selftests/scripts/headers.sh selftests/scripts/channel.sh
+		selftests/scripts/headers.sh selftests/scripts/channel.sh selftests/deb/lists.sh \
+		'selftests/deb/packages.sh -A' 'selftests/deb/dkms.sh -A 6.12'
 
 check-ops:
 	$(Q)tools/setup.sh ops

@@ -11,7 +11,8 @@
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
 #   tools/setup.sh vulkan                   build, and Vulkan with a device on the CPU
 #   tools/setup.sh hip                      build, and AMD's compiler for GPU kernels
-#   tools/setup.sh deb                       build, and the Debian packages
+#   tools/setup.sh dkms                      check, and the module's Debian package
+#   tools/setup.sh deb                       dkms, and the other Debian packages
 #
 # When nothing is missing it only reads a stamp under $BUILD. It needs root, or
 # sudo, only when something is missing.
@@ -32,9 +33,9 @@ serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
-deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot glslc"
-deb_pkgs="$deb_pkgs kmod libinih-dev libvulkan-dev lintian node-llhttp openssl scdoc"
-deb_pkgs="$deb_pkgs pahole procps systemd xz-utils"
+dkms_pkgs="$check_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot kmod"
+dkms_pkgs="$dkms_pkgs libinih-dev node-llhttp openssl pahole xz-utils"
+deb_pkgs="$dkms_pkgs lintian procps systemd"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -133,9 +134,11 @@ for group in "${@:-build}"; do
 	kernel)	pkgs=$kernel_pkgs ;;
 	hip)	pkgs=$hip_pkgs ;;
 	vulkan)	pkgs=$vulkan_pkgs ;;
+	dkms)	pkgs=$dkms_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
-		    "There are: build ops demo train check rlxd serve kmod kernel hip vulkan deb" ;;
+		    "There are: build ops demo train check rlxd serve kmod kernel hip vulkan dkms" \
+		    "deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

@@ -6,7 +6,7 @@
 deb:
 	$(Q)tools/setup.sh deb
 	$(Q)tools/fetch-kernels.sh -H 6.1 6.12 6.12-cloud 7 || :
-	$(Q)$(RUN) -g $@ -t 1800 selftests/deb/packages.sh selftests/deb/dkms.sh \
-		selftests/deb/install.sh
+	$(Q)$(RUN) -g $@ -t 1800 selftests/deb/packages.sh \
+		'selftests/deb/dkms.sh 6.1 6.12 6.12-cloud 7' selftests/deb/install.sh
 
 .PHONY: deb

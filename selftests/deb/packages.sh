@@ -1,17 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Builds the packages from a clean copy of the tree, and looks into them.
+#
+#   selftests/deb/packages.sh [-A]		-A: rlx-dkms alone
 # shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc
 . "$(dirname "$0")/debs.sh"
 arch=$(dpkg --print-architecture)
-
-# What git would commit; or, where there is no git, all that is not built.
-sources()
-{
-	git ls-files -co --exclude-standard 2>/dev/null ||
-		find . -name .git -prune -o -path "./$BUILD" -prune -o \
-			-path ./build -prune -o -type f -print
-}
 
 # The same version everywhere, or packages and modules would not find each other: what
 # cannot read version.mk agrees with it, and no other file of the build says a version.
@@ -49,12 +43,10 @@ copyright()
 
 build()
 {
-	src=$tmp/rlx-$version
-	mkdir "$src" && sources | while read -r f; do
-		[ -f "$f" ] && echo "$f"
-	done | tar -cf - -T - | tar -xf - -C "$src" || return 1
+	copy_sources || return 1
 	unset BUILD
-	(cd "$src" && dpkg-buildpackage -us -uc -rfakeroot "-j$(nproc)") || return 1
+	# shellcheck disable=SC2086 # no word when empty
+	(cd "$src" && dpkg-buildpackage $only_all -us -uc -rfakeroot "-j$(nproc)") || return 1
 	rm -rf "$src"
 	rm -f "$debs"/*.deb "$debs"/rlx_*
 	mv "$tmp"/*.deb "$tmp"/rlx_* "$debs/"
@@ -109,7 +101,11 @@ contents()
 		lib/systemd/system/rlxd.service lib/systemd/system/rlxd.socket \
 		lib/systemd/system/rlxd@.service lib/systemd/system/rlxd-fd-store.service \
 		usr/lib/sysusers.d/rlxd.conf usr/share/man/man8/rlxd.8.gz \
-		usr/share/man/man5/rlxd.conf.5.gz &&
+		usr/share/man/man5/rlxd.conf.5.gz
+}
+
+dkms_contents()
+{
 	has "$(deb_of rlx-dkms all)" "usr/src/rlx-$version/dkms.conf" \
 		"usr/src/rlx-$version/Kbuild" "usr/src/rlx-$version/kmod/main.c" \
 		"usr/src/rlx-$version/uapi/linux/rlx.h" usr/share/man/man4/rlx.4.gz \
@@ -155,10 +151,12 @@ conffiles()
 check versions versions
 check copyright copyright
 check build build
+check dkms-contents dkms_contents
+check udev-rule udev_rule
+[ -z "$only_all" ] || finish
 check packages all_are_there
 check lintian lintian_clean
 check contents contents
-check udev-rule udev_rule
 check hardened hardened rlx-tools usr/bin/rlx
 check hardened-rlxd hardened rlxd usr/sbin/rlxd
 check conffiles conffiles
