@@ -80,13 +80,15 @@ static inline void rlx_k_grid_taps(const struct rlx_k_grid_sample *a, int taps, 
 				   int64_t n, struct rlx_k_grid_taps *t)
 {
 	double lo = a->align_corners ? 0 : -0.5, hi = (double)(n - 1) - lo, p, base, d;
+	double beyond = taps == 4 ? 1 : 0;	/* from there on all taps read one element */
 
 	p = a->align_corners ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 	if (taps == 1)
 		p = rint(p);
 	if (p < lo || p > hi) {
 		if (a->padding == RLX_K_GRID_BORDER)
-			p = p < 0 ? 0 : (double)(n - 1);
+			p = p < -beyond ? -beyond : p > (double)(n - 1) + beyond ?
+			    (double)(n - 1) + beyond : p;
 		else if (a->padding == RLX_K_GRID_REFLECTION)
 			p = rlx_k_grid_reflect(p, lo, hi);
 	}

@@ -12,9 +12,10 @@
  *		align_corners their middles. mode RLX_RESIZE_NEAREST (if not given, ties to even),
  *		LINEAR, or CUBIC with -0.75. What lies outside is, by padding, RLX_GRID_ZEROS (if
  *		not given) 0, BORDER the nearest element, REFLECTION the image mirrored at those
- *		edges. A NaN coordinate reads 0. CUBIC with BORDER moves a place outside to the
- *		middle of the nearest element, as ONNX's reference does; ONNX Runtime and PyTorch
- *		move each tap by itself, and differ from it in the first pixels outside.
+ *		edges. A NaN coordinate reads 0. CUBIC with BORDER moves each tap by itself, as
+ *		ONNX Runtime and PyTorch do and ONNX's words allow: the border's values for pixels
+ *		outside. Its reference evaluator moves the place before it takes the taps, once it
+ *		is outside the edge, where the values then jump.
  * Errors:	RLX_ESHAPE if a spatial dimension of x is empty and the grid is not.
  * Gradient:	to x by the weights of what was read, to grid by their slopes: none of the nearest,
  *		nor where a coordinate is held at the border
@@ -104,6 +105,7 @@ static void taps_of(const struct rlx_op_grid_sample *a, double v, int64_t n,
 		    struct taps *t)
 {
 	double lo = a->align_corners ? 0 : -0.5, hi = (double)(n - 1) - lo, p, base;
+	double beyond = a->mode == RLX_RESIZE_CUBIC ? 1 : 0;
 	int i;
 
 	p = a->align_corners ? (v + 1) / 2 * (double)(n - 1) :
@@ -111,8 +113,8 @@ static void taps_of(const struct rlx_op_grid_sample *a, double v, int64_t n,
 	if (a->mode == RLX_RESIZE_NEAREST)
 		p = rint(p);
 	if (p < lo || p > hi) {
-		if (a->padding == RLX_GRID_BORDER)
-			p = p < 0 ? 0 : (double)(n - 1);
+		if (a->padding == RLX_GRID_BORDER)	/* to where all taps read one element */
+			p = p < 0 ? fmax(p, -beyond) : fmin(p, (double)(n - 1) + beyond);
 		else if (a->padding == RLX_GRID_REFLECTION)
 			p = reflect(p, lo, hi);
 	}
@@ -242,6 +244,7 @@ static void emit_taps(struct rlx_graph *g, const struct rlx_op_grid_sample *a, r
 	const int64_t count = a->mode == RLX_RESIZE_NEAREST ? 1 :
 			      a->mode == RLX_RESIZE_LINEAR ? 2 : 4;
 	double last = (double)(n - 1), lo = a->align_corners ? 0 : -0.5;
+	double beyond = count == 4 ? 1 : 0;	/* as in taps_of() */
 	enum rlx_dtype dt = op_type(g, v).dtype;
 	rlx_value p, at, w, there;
 
@@ -253,7 +256,8 @@ static void emit_taps(struct rlx_graph *g, const struct rlx_op_grid_sample *a, r
 	there = rlx_emit(g, bit_or, .a = there, .b = rlx_emit(g, gt, .a = p,
 			 .b = op_const_like(g, p, last - lo)));
 	if (a->padding == RLX_GRID_BORDER)
-		p = rlx_emit(g, where, .cond = there, .a = held(g, p, 0, last), .b = p);
+		p = rlx_emit(g, where, .cond = there,
+			     .a = held(g, p, -beyond, last + beyond), .b = p);
 	else if (a->padding == RLX_GRID_REFLECTION)
 		p = rlx_emit(g, where, .cond = there, .a = mirrored(g, p, lo, last - lo), .b = p);
 	at = op_add_const(g, rlx_emit(g, floor, .x = p), count == 4 ? -1 : 0);

@@ -110,6 +110,68 @@ EVERYWHERE(grid_sample_of_a_slope)
 		}
 }
 
+/* Keys's weights of the four elements around a place that is @f behind the second. */
+static void cubic_weights(double f, double w[4])
+{
+	const double k = -0.75;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		double d = fabs(f + 1 - i);
+
+		w[i] = i == 1 || i == 2 ? (k + 2) * d * d * d - (k + 3) * d * d + 1 :
+		       k * d * d * d - 5 * k * d * d + 8 * k * d - 4 * k;
+	}
+}
+
+static int64_t nearest(double p, int64_t n)
+{
+	return p < 0 ? 0 : p > (double)(n - 1) ? n - 1 : (int64_t)p;
+}
+
+/* Cubic at the border: each of the 16 pixels by itself is the nearest there is. */
+EVERYWHERE(grid_sample_cubic_at_the_border)
+{
+	enum { H = 4, W = 5, N = 64 };
+	float x[H][W], at[N][2];
+	rlx_value v, g;
+	int64_t i, j, k;
+
+	for (i = 0; i < H * W; i++)
+		x[i / W][i % W] = (float)rlx_test_uniform(&r->seed, -1, 1);
+	for (i = 0; i < N * 2; i++)
+		at[i / 2][i % 2] = (float)rlx_test_uniform(&r->seed, -2.2, 2.2);
+	at[0][0] = INFINITY;
+	at[1][1] = -INFINITY;
+	at[2][0] = 3e38f;
+	at[3][0] = at[3][1] = -1e9f;
+	v = rig_input(r, rlx_type(RLX_F32, 1, 1, H, W), x);
+	g = rig_input(r, rlx_type(RLX_F32, 1, 4, N / 4, 2), at);
+	for (k = 0; k < 2; k++)
+		rig_output(r, rlx_emit(r->g, grid_sample, .x = v, .grid = g,
+				       .mode = RLX_RESIZE_CUBIC, .padding = RLX_GRID_BORDER,
+				       .align_corners = k));
+	rig_run(r);
+	for (i = 0; i < 2 * N; i++) {
+		const int64_t size[2] = { W, H };
+		double w[2][4], p[2], sum = 0;
+
+		for (k = 0; k < 2; k++) {
+			double u = (double)at[i % N][k], n = (double)size[k];
+
+			/* what is far out reads one pixel, as does what is a little less so */
+			p[k] = i < N ? ((u + 1) * n - 1) / 2 : (u + 1) / 2 * (n - 1);
+			p[k] = fmax(-9, fmin(p[k], 19));
+			cubic_weights(p[k] - floor(p[k]), w[k]);
+		}
+		for (j = 0; j < 16; j++)
+			sum += w[1][j / 4] * w[0][j % 4] *
+			       (double)x[nearest(floor(p[1]) - 1 + (double)(j / 4), H)]
+				       [nearest(floor(p[0]) - 1 + (double)(j % 4), W)];
+		rig_want(r, (unsigned int)(i / N), i % N, sum, 1e-5);
+	}
+}
+
 /* Bins of a slope have the value of their middle; a region from afar must end soon. */
 EVERYWHERE(roi_align_of_a_slope)
 {
