@@ -19,7 +19,8 @@ struct affine {
 	int64_t	 n;
 };
 
-static bool constant_at(const struct rlx_graph *g, uint32_t v, struct rlx_tensor *out)
+/* The data behind @v, if it is a constant of floats, in other shapes maybe; or NULL. */
+static struct rlx_blob *blob_at(const struct rlx_graph *g, uint32_t v)
 {
 	const struct rlx_node *n = v ? rlx_node_of(g, v) : NULL;
 	const struct rlx_op_constant *c;
@@ -27,11 +28,18 @@ static bool constant_at(const struct rlx_graph *g, uint32_t v, struct rlx_tensor
 	while (n && n->def->index == RLX_OP_reshape)
 		n = rlx_node_of(g, n->in[0]);
 	if (!n || n->def->index != RLX_OP_constant)
-		return false;
+		return NULL;
 	c = n->args;
-	*out = (struct rlx_tensor){ g->val[v].type,
-				    (void *)(uintptr_t)rlx_blob_data(c->data) };
-	return rlx_dtype_is_float(c->type.dtype);
+	return rlx_dtype_is_float(c->type.dtype) ? c->data : NULL;
+}
+
+static bool constant_at(const struct rlx_graph *g, uint32_t v, struct rlx_tensor *out)
+{
+	struct rlx_blob *b = blob_at(g, v);
+
+	if (b)
+		*out = (struct rlx_tensor){ g->val[v].type, (void *)(uintptr_t)rlx_blob_data(b) };
+	return b;
 }
 
 /* Is @t one value, or one for each of @n channels at axis 1 of rank @rank? */
@@ -105,19 +113,63 @@ static bool node_affine(const struct rlx_graph *g, const struct rlx_node *n, uin
 	return true;
 }
 
-static rlx_value f32_constant(struct rlx_graph *g, struct rlx_type type, float *data)
+/* @b is taken; NULL: there was no memory for it. */
+static uint32_t f32_constant(struct rlx_graph *g, struct rlx_type type, struct rlx_blob *b)
 {
-	struct rlx_blob *b = rlx_blob_new_alike("conv_affine", data, (size_t)rlx_type_bytes(&type));
-	rlx_value v;
+	rlx_value v = RLX_NONE;
 
-	if (!b) {
-		rlx_free(data);
+	if (b)
+		v = rlx_constant_blob(g, type, b);
+	else
 		rlx_fail(&g->err, RLX_ENOMEM, "conv_affine: out of memory");
-		return RLX_NONE;
-	}
-	v = rlx_constant_blob(g, type, b);
 	rlx_blob_put(b);
-	return v;
+	return v.id;
+}
+
+/*
+ * The weights @w of f32, @bytes of them, each channel's times its factor. Instances of a model
+ * for other shapes have one @w and the same factors: they find what the first of them made.
+ */
+static struct rlx_blob *scaled(struct rlx_blob *w, size_t bytes, const struct affine *a)
+{
+	size_t n_scale = (size_t)a->n * sizeof(*a->scale);
+	struct { char who[16]; struct rlx_blob *of; int64_t n; uint64_t hash[2]; } key;
+	int64_t per = a->n ? (int64_t)(bytes / sizeof(float)) / a->n : 0, i;
+	const float *x = rlx_blob_data(w);
+	struct rlx_blob *b;
+	float *y;
+
+	memset(&key, 0, sizeof(key));
+	memcpy(key.who, "scaled weight", 13);
+	key.of = w;
+	key.n = a->n;
+	key.hash[0] = rlx_hash_bytes(a->scale, n_scale, 1);
+	key.hash[1] = rlx_hash_bytes(a->scale, n_scale, 2);
+	b = rlx_blob_shared(&key, sizeof(key));
+	if (b)
+		return b;
+	y = rlx_aligned(64, bytes + 1);
+	for (i = 0; y && i < a->n * per; i++)
+		y[i] = (float)((double)x[i] * a->scale[i / per]);
+	b = y ? rlx_blob_new_shared(&key, sizeof(key), y, bytes, &w, 1) : NULL;
+	if (!b)
+		rlx_free(y);
+	return b;
+}
+
+static struct rlx_blob *shifted(const struct rlx_tensor *bias, const struct affine *a)
+{
+	size_t bytes = (size_t)a->n * sizeof(float);
+	float *y = rlx_aligned(64, bytes + 1);
+	struct rlx_blob *b;
+	int64_t i;
+
+	for (i = 0; y && i < a->n; i++)
+		y[i] = (float)((bias->data ? el_get(bias, i) : 0) * a->scale[i] + a->shift[i]);
+	b = y ? rlx_blob_new_alike("conv_affine", y, bytes) : NULL;
+	if (!b)
+		rlx_free(y);
+	return b;
 }
 
 static bool all_ones(const struct affine *a)
@@ -138,29 +190,15 @@ static rlx_value fold(struct rlx_rewrite *rw, const struct rlx_node *conv,
 	struct rlx_op_conv args = *(const struct rlx_op_conv *)conv->args;
 	struct rlx_tensor w, b = { 0 };
 	uint32_t x = conv->in[0], in[3] = { x, conv->in[1], 0 };
-	float *nw, *nb;
-	int64_t per, i;
 	struct rlx_node at = { .file = conv->file, .line = conv->line };
 
 	if (!constant_at(g, conv->in[1], &w) || w.type.dtype != RLX_F32 ||
 	    (conv->in[2] && !constant_at(g, conv->in[2], &b)))
 		return RLX_NONE;
-	nb = rlx_aligned(64, (size_t)a->n * sizeof(*nb) + 1);
-	nw = all_ones(a) ? NULL : rlx_aligned(64, (size_t)rlx_type_bytes(&w.type) + 1);
-	if (!nb || (!nw && !all_ones(a))) {
-		rlx_free(nb);
-		rlx_free(nw);
-		rlx_fail(&g->err, RLX_ENOMEM, "conv_affine: out of memory");
-		return RLX_NONE;
-	}
-	per = a->n ? rlx_type_count(&w.type) / a->n : 0;
-	for (i = 0; nw && i < a->n * per; i++)
-		nw[i] = (float)((double)((const float *)w.data)[i] * a->scale[i / per]);
-	for (i = 0; i < a->n; i++)
-		nb[i] = (float)((b.data ? el_get(&b, i) : 0) * a->scale[i] + a->shift[i]);
-	if (nw)
-		in[1] = f32_constant(g, w.type, nw).id;
-	in[2] = f32_constant(g, rlx_type(RLX_F32, a->n), nb).id;
+	if (!all_ones(a))
+		in[1] = f32_constant(g, w.type, scaled(blob_at(g, in[1]),
+						       (size_t)rlx_type_bytes(&w.type), a));
+	in[2] = f32_constant(g, rlx_type(RLX_F32, a->n), shifted(&b, a));
 	return g->err.status ? RLX_NONE :
 	       rlx_node_new(g, rlx_op_conv.def, &args, in, 3, &at);
 }

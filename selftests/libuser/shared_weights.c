@@ -133,6 +133,8 @@ static void check_once(unsigned int i)
 
 	for (b = 0; b < BATCHES; b++) {
 		p[b] = compiled(i, (int64_t)b + 1, w);
+		/* who reads them again, and makes his own, is seen by what he makes */
+		((unsigned char *)(uintptr_t)rlx_blob_data(w))[b] ^= 1;
 		for (k = 0; k < p[b]->plan->n_constant; k++)
 			if (rlx_blob_bytes(p[b]->plan->constant[k]) >= LARGE)
 				see(blobs, &n_blob, p[b]->plan->constant[k]);
