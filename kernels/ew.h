@@ -294,4 +294,60 @@ static inline size_t rlx_k_ew_scratch(const struct rlx_k_ew *a)
 	return (size_t)(a->n_reg + a->n_in + 4) * RLX_EW_BLOCK_ROOM;
 }
 
+/*
+ * The same program over parts of the output, which lie behind each other along an axis and have
+ * inputs of their own. Kernel: ew_parts; as ew, but units are blocks of rows of parts.
+ *
+ * The output is [outer, total, inner], and a part has @length of total. An input lies as what it
+ * has of [outer, length, inner]; others it repeats.
+ */
+enum { RLX_EW_OUTER = 1, RLX_EW_ALONG = 2, RLX_EW_INNER = 4 };	/* what an input has */
+enum { RLX_EW_PART_WORDS = 1408 };
+
+struct rlx_k_ew_part {
+	uint64_t	unit;		/* its first */
+	int64_t		at, length;	/* along the axis; at: where it begins */
+};
+
+struct rlx_k_ew_parts {
+	struct rlx_k_ew	ew;		/* inputs that parts share have their pointer there */
+	int64_t		outer, total, inner;
+	int64_t		outer_of_row;		/* what of outer a row of the output is */
+	uint32_t	n_part, n_own;
+	bool		split;		/* along the axis and inner are walked apart */
+	uint8_t		has[RLX_EW_MAX_IN];
+	uint8_t		own[RLX_EW_MAX_IN];	/* 1 + which of a part's pointers; 0: shared */
+	/* n_part times struct rlx_k_ew_part, then n_own pointers for each */
+	uint64_t	table[RLX_EW_PART_WORDS];
+};
+
+static inline struct rlx_k_ew_part *rlx_k_ew_part(const struct rlx_k_ew_parts *a, uint32_t k)
+{
+	return (struct rlx_k_ew_part *)(uintptr_t)a->table + k;
+}
+
+static inline const void **rlx_k_ew_own(const struct rlx_k_ew_parts *a, uint32_t k)
+{
+	return (const void **)(void *)rlx_k_ew_part(a, a->n_part) + (size_t)k * a->n_own;
+}
+
+/* Elements of part @k that lie side by side, in the inputs too. */
+static inline int64_t rlx_k_ew_part_row(const struct rlx_k_ew_parts *a, int64_t length)
+{
+	return a->split ? a->inner : length * a->inner;
+}
+
+/* Blocks of a row; each but the last has as many elements as there is room for. */
+static inline int64_t rlx_k_ew_part_block(const struct rlx_k_ew_parts *a)
+{
+	return RLX_EW_BLOCK_BYTES / (int64_t)rlx_k_ew_lane(&a->ew);
+}
+
+static inline int64_t rlx_k_ew_part_pieces(const struct rlx_k_ew_parts *a, int64_t length)
+{
+	int64_t block = rlx_k_ew_part_block(a);
+
+	return (rlx_k_ew_part_row(a, length) + block - 1) / block;
+}
+
 #endif

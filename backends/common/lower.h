@@ -81,7 +81,7 @@ struct rlx_lower_ops {
 };
 
 /* Argument structs are at most this large. */
-enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
+enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 512 };
 /* Most temporaries of a step, and the first inputs, which some of those may stand for. */
 enum { RLX_LOWER_TMPS = 16, RLX_LOWER_REPLACED = 2 };
 

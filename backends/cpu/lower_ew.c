@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Pointwise ops, casts and regions as programs of the ew kernel. */
+#include "backends/common/parts.h"
 #include "backends/cpu/cpu.h"
+#include "base/alloc.h"
 #include "base/shape.h"
 #include "ir/graph.h"
 #include "kernels/cast.h"
@@ -212,16 +214,22 @@ static void add_input(struct rlx_lower *lo, struct writer *w, uint32_t k,
 	rlx_lower_ref_in(lo, &in->p, k, 0);
 }
 
-static struct rlx_k_ew *begin(struct rlx_lower *lo, struct writer *w, int cls,
-			      const struct rlx_type *shape)
+static void begin_program(struct writer *w, struct rlx_k_ew *a, int cls,
+			  const struct rlx_type *shape)
 {
-	struct rlx_k_ew *a = rlx_lower_args(lo, sizeof(*a));
-
 	*w = (struct writer){ .a = a, .cls = cls, .ok = cls >= 0 };
 	a->cls = (uint8_t)(cls < 0 ? 0 : cls);
 	a->rank = (int)shape->rank;
 	for (uint32_t d = 0; d < shape->rank; d++)
 		a->dim[d] = shape->dim[d];
+}
+
+static struct rlx_k_ew *begin(struct rlx_lower *lo, struct writer *w, int cls,
+			      const struct rlx_type *shape)
+{
+	struct rlx_k_ew *a = rlx_lower_args(lo, sizeof(*a));
+
+	begin_program(w, a, cls, shape);
 	return a;
 }
 
@@ -475,40 +483,188 @@ static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
 	return add_cast(w, src[0], to);
 }
 
-enum rlx_status cpu_lower_region(struct rlx_lower *lo)
+/* The steps of body @b, of whose operands @reg tells the registers, and its outputs. */
+static void write_body(struct rlx_lower *lo, struct writer *w, const struct rlx_graph *b,
+		       uint8_t *reg)
 {
-	const struct rlx_op_region *args = lo->args;
-	const struct rlx_graph *b = args->body;
-	const struct rlx_type *shape = rlx_lower_out(lo, 0);
-	uint8_t reg[512] = { 0 };
-	struct rlx_k_ew *a;
-	struct writer w;
 	uint32_t n, k;
 
-	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT ||
-	    b->n_val > sizeof(reg))
+	/* constants first, so that steps that may be one follow each other */
+	for (n = 0; n < b->n_node && w->ok; n++)
+		if (b->node[n].def->index == RLX_OP_constant)
+			reg[b->node[n].out] = add_constant(w, &b->node[n]);
+	for (n = 0; n < b->n_node && w->ok; n++)
+		if (!(b->node[n].def->traits & RLX_T_LEAF) &&
+		    b->node[n].def->index != RLX_OP_concat)
+			reg[b->node[n].out] = add_node(w, b, &b->node[n], reg);
+	w->a->n_out = (uint8_t)b->io[RLX_IO_OUTPUT].n;
+	for (k = 0; k < w->a->n_out; k++) {
+		rlx_value v = b->io[RLX_IO_OUTPUT].e[k].v;
+
+		w->a->out[k].src = reg[v.id];
+		w->a->out[k].type = (uint8_t)b->val[v.id].type.dtype;
+		rlx_lower_ref_out(lo, &w->a->out[k].p, k, 0);
+	}
+}
+
+/* ---- regions that join parts ---- */
+
+enum { SHORT_ROW = 1280, SHORT_SPLIT_ROW = 512 };	/* bytes in registers */
+
+/* Units of all parts, of which each is told its first. */
+static uint64_t count_units(struct rlx_k_ew_parts *a)
+{
+	uint64_t units = 0;
+	uint32_t k;
+
+	for (k = 0; k < a->n_part; k++) {
+		struct rlx_k_ew_part *part = rlx_k_ew_part(a, k);
+		int64_t rows = a->outer * (a->split ? part->length : 1);
+
+		part->unit = units;
+		units += (uint64_t)(rows * rlx_k_ew_part_pieces(a, part->length));
+	}
+	return units;
+}
+
+static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_ew_parts *a = args;
+
+	(void)isa;
+	a->outer = a->outer_of_row * rows;
+	return count_units(a);
+}
+
+/* The program, and operands that all parts read. */
+static struct rlx_k_ew_parts *begin_parts_of(struct rlx_lower *lo, struct writer *w,
+					     const struct rlx_parts *p, uint8_t *reg)
+{
+	struct rlx_k_ew_parts *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_type none = { .rank = 1 };
+	uint32_t j;
+
+	begin_program(w, &a->ew, region_class(p->body), &none);
+	for (j = 0; j < p->n_operand; j++)
+		reg[p->operand[j].value] = (uint8_t)j;
+	write_body(lo, w, p->body, reg);
+	a->ew.n_in = (uint8_t)p->n_operand;
+	rlx_k_ew_plan(cpu_isa(lo), &a->ew);
+	a->ew.rank = 3;
+	a->ew.flat = false;
+	a->outer = p->outer;
+	a->total = p->total;
+	a->inner = p->inner;
+	a->split = p->split;
+	a->n_own = p->n_own;
+	for (j = 0; j < p->n_operand; j++) {
+		const struct rlx_parts_operand *o = &p->operand[j];
+
+		a->has[j] = o->has;
+		a->own[j] = (uint8_t)o->own;
+		a->ew.in[j].type = (uint8_t)rlx_lower_in(lo, o->first)->dtype;
+		a->ew.in[j].kind = o->has || o->own ? RLX_EW_ROW : RLX_EW_SCALAR;
+		if (!o->own)
+			rlx_lower_ref_in(lo, &a->ew.in[j].p, o->first, 0);
+	}
+	return a;
+}
+
+/* Parts from @k on, as many as a call takes; how many. */
+static uint32_t add_parts(struct rlx_lower *lo, struct rlx_k_ew_parts *a,
+			  const struct rlx_parts *p, uint32_t k, int64_t *at)
+{
+	uint32_t words = RLX_EW_PART_WORDS / (3 + p->n_own), i, j;
+	uint32_t refs = (RLX_LOWER_REFS - RLX_EW_MAX_IN - 1) / p->n_own;
+
+	a->n_part = p->n - k;
+	a->n_part = a->n_part < words ? a->n_part : words;
+	a->n_part = a->n_part < refs ? a->n_part : refs;
+	for (i = 0; i < a->n_part; i++) {
+		struct rlx_k_ew_part *part = rlx_k_ew_part(a, i);
+
+		part->at = *at;
+		part->length = rlx_lower_part_length(p, k + i);
+		*at += part->length;
+		for (j = 0; j < p->n_operand; j++)
+			if (p->operand[j].own)
+				rlx_lower_ref_in(lo, &rlx_k_ew_own(a, i)[a->own[j] - 1],
+						 p->operand[j].first + k + i, 0);
+	}
+	return a->n_part;
+}
+
+/*
+ * A row costs some vectors' worth by itself: where there are many short ones, chains of their
+ * own and copies of what they make are faster. Those are as slow sooner where they broadcast.
+ */
+static bool rows_are_short(const struct rlx_parts *p, size_t lane)
+{
+	int64_t rows = p->outer * (p->split ? p->total : p->n);
+	int64_t bytes = p->outer * p->total * p->inner * (int64_t)lane;
+
+	return rows > p->n && bytes / rows < (p->split ? SHORT_SPLIT_ROW : SHORT_ROW);
+}
+
+static enum rlx_status lower_parts(struct rlx_lower *lo, uint8_t *reg)
+{
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_ew_parts *a;
+	struct rlx_parts p;
+	struct writer w;
+	uint32_t k = 0;
+	int64_t at = 0, from;
+
+	if (!rlx_lower_parts(lo, &p))
+		return rlx_lower_unsupported(lo, "parts that broadcast, or too many operands");
+	while (k < p.n && rlx_type_count(y) && !lo->status) {
+		a = begin_parts_of(lo, &w, &p, reg);
+		if (!w.ok || rows_are_short(&p, rlx_k_ew_lane(&a->ew)))
+			return rlx_lower_unsupported(lo, "no such program, or short rows of parts");
+		from = at;
+		k += add_parts(lo, a, &p, k, &at);
+		a->outer_of_row = p.outer / y->dim[0];
+		if (a->outer_of_row)
+			rlx_lower_extent(lo, y->dim[0], set_rows);
+		rlx_lower_call(lo, RLX_KERNEL_ew_parts, count_units(a),
+			       (double)(p.outer * (at - from) * p.inner) * (a->ew.n_step + 1),
+			       rlx_k_ew_scratch(&a->ew));
+	}
+	return lo->status;
+}
+
+static enum rlx_status lower_region(struct rlx_lower *lo, const struct rlx_graph *b, uint8_t *reg)
+{
+	const struct rlx_type *shape = rlx_lower_out(lo, 0);
+	struct writer w;
+	uint32_t k;
+
+	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT)
 		return rlx_lower_unsupported(lo, "the region is too large");
-	a = begin(lo, &w, region_class(b), shape);
+	begin(lo, &w, region_class(b), shape);
 	for (k = 0; k < lo->st->n_in; k++) {
 		add_input(lo, &w, k, shape);
 		reg[b->io[RLX_IO_INPUT].e[k].v.id] = (uint8_t)k;
 	}
-	/* constants first, so that steps that may be one follow each other */
-	for (n = 0; n < b->n_node && w.ok; n++)
-		if (b->node[n].def->index == RLX_OP_constant)
-			reg[b->node[n].out] = add_constant(&w, &b->node[n]);
-	for (n = 0; n < b->n_node && w.ok; n++)
-		if (!(b->node[n].def->traits & RLX_T_LEAF))
-			reg[b->node[n].out] = add_node(&w, b, &b->node[n], reg);
-	a->n_out = (uint8_t)lo->st->n_out;
-	for (k = 0; k < lo->st->n_out; k++) {
-		a->out[k].src = reg[b->io[RLX_IO_OUTPUT].e[k].v.id];
-		a->out[k].type = (uint8_t)rlx_lower_out(lo, k)->dtype;
-		rlx_lower_ref_out(lo, &a->out[k].p, k, 0);
-	}
+	write_body(lo, &w, b, reg);
 	if (shape->rank)
 		rlx_lower_extent(lo, shape->dim[0], NULL);
 	return finish(lo, &w);
+}
+
+enum rlx_status cpu_lower_region(struct rlx_lower *lo)
+{
+	const struct rlx_graph *b = ((const struct rlx_op_region *)lo->args)->body;
+	uint8_t *reg = rlx_calloc(b->n_val, 1);
+
+	if (!reg)
+		return rlx_lower_out_of_memory(lo);
+	if (rlx_lower_joins_parts(b))
+		lower_parts(lo, reg);
+	else
+		lower_region(lo, b, reg);
+	rlx_free(reg);
+	return lo->status;
 }
 
 #define EW(n)								\

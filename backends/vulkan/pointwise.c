@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/common/parts.h"
 #include "backends/vulkan/spv.h"
 #include "backends/vulkan/vk.h"
 #include "base/alloc.h"
@@ -327,6 +328,8 @@ enum rlx_status vk_lower_region(struct rlx_lower *lo)
 
 	if (b->n_val > MOST_VALUES)
 		return rlx_lower_unsupported(lo, "the region is too large");
+	if (rlx_lower_joins_parts(b))
+		return rlx_lower_unsupported(lo, "no kernel joins parts");
 	if (begin(&w, lo))
 		return lo->status;
 	load_all(&w, rlx_lower_out(lo, 0), in);

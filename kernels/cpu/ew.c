@@ -4,7 +4,7 @@
 #include "kernels/cpu/ew_gather.h"
 #include "kernels/cpu/ew_step.h"
 
-rlx_k_fn RLX_K(ew);
+rlx_k_fn RLX_K(ew), RLX_K(ew_parts);
 
 /* operands: inputs, then steps; an immediate takes its step's splat */
 #define SLOTS	(RLX_EW_MAX_IN + RLX_EW_MAX_STEP)
@@ -75,7 +75,8 @@ static const char *end_of(const struct rlx_k_ew *a, const struct rlx_k_ew_in *in
 }
 
 /* Everything that is the same for all units of this call. */
-static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
+static __attribute__((noinline)) void setup(struct state *st, const struct rlx_k_ew *a,
+					    char *scratch)
 {
 	st->a = a;
 	st->lane = rlx_k_ew_lane(a);
@@ -259,7 +260,7 @@ static void run_to_output(struct state *st, int s, char *dst, size_t n)
 }
 
 /* Elements [at, at + n) of the output. */
-static void block(struct state *st, int64_t at, size_t n)
+static __attribute__((noinline)) void block(struct state *st, int64_t at, size_t n)
 {
 	const struct rlx_k_ew *a = st->a;
 	const size_t nv = (n * st->lane + RLX_VB - 1) / RLX_VB;
@@ -323,5 +324,84 @@ void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
 		row++;
 		if (!a->flat)
 			next_row(&st);
+	}
+}
+
+/*
+ * The inputs of part @k, and how they are walked; @e is the program that runs. Once a part, and
+ * few instructions beside a block's: small code is worth more than fast.
+ */
+static void take_part(struct state *st, struct rlx_k_ew *e, const struct rlx_k_ew_parts *a,
+		      uint32_t k) __attribute__((noinline, cold));
+static void take_part(struct state *st, struct rlx_k_ew *e, const struct rlx_k_ew_parts *a,
+		      uint32_t k)
+{
+	const int64_t length = rlx_k_ew_part(a, k)->length;
+	const void **own = rlx_k_ew_own(a, k);
+
+	e->dim[0] = a->outer;
+	e->dim[1] = a->split ? length : 1;
+	e->dim[2] = rlx_k_ew_part_row(a, length);
+	for (int i = 0; i < e->n_in; i++) {
+		struct rlx_k_ew_in *in = &e->in[i];
+		int64_t inner = a->has[i] & RLX_EW_INNER ? a->inner : 1;
+
+		in->stride[0] = a->has[i] & RLX_EW_OUTER ?
+				inner * (a->has[i] & RLX_EW_ALONG ? length : 1) : 0;
+		in->stride[1] = a->has[i] & RLX_EW_ALONG ? inner : 0;
+		in->stride[2] = (a->has[i] & RLX_EW_INNER) ||
+				(!a->split && a->has[i] & RLX_EW_ALONG);
+		if (a->own[i])
+			in->p = own[a->own[i] - 1];
+		st->end[i] = end_of(e, in);
+	}
+}
+
+/* The first unit that is not part @k's, or @end. */
+static uint64_t part_end(const struct rlx_k_ew_parts *a, uint32_t k, size_t end)
+{
+	return k + 1 < a->n_part && rlx_k_ew_part(a, k + 1)->unit < end ?
+	       rlx_k_ew_part(a, k + 1)->unit : end;
+}
+
+__attribute__((cold))
+void RLX_K(ew_parts)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_ew_parts *a = args;
+	const int64_t block_of = rlx_k_ew_part_block(a);
+	struct rlx_k_ew e;
+	struct state st;
+	uint32_t k = 0;
+
+	/* what is used of it, for parts may be small and few */
+	memcpy(&e, &a->ew, offsetof(struct rlx_k_ew, in) + a->ew.n_in * sizeof(e.in[0]));
+	memcpy(e.step, a->ew.step, a->ew.n_step * sizeof(e.step[0]));
+	memcpy(e.out, a->ew.out, (size_t)((const char *)(&a->ew + 1) - (const char *)a->ew.out));
+	setup(&st, &e, scratch);
+	for (size_t u = begin; u < end; k++) {
+		const struct rlx_k_ew_part *part = rlx_k_ew_part(a, k);
+		const size_t stop = part_end(a, k, end);
+		int64_t row, pieces, done;
+
+		if (stop <= u)
+			continue;
+		take_part(&st, &e, a, k);
+		row = e.dim[2];
+		memset(st.pos, 0, sizeof(st.pos));
+		if (u > part->unit) {
+			pieces = rlx_k_ew_part_pieces(a, part->length);
+			done = (int64_t)(u - part->unit);
+			locate(&st, done / pieces * row);
+			st.pos[2] = done % pieces * block_of;
+		}
+		for (; u < stop; u++) {
+			int64_t n = row - st.pos[2] < block_of ? row - st.pos[2] : block_of;
+
+			block(&st, (st.pos[0] * a->total + part->at + st.pos[1]) * a->inner +
+			      st.pos[2], (size_t)n);
+			st.pos[2] += n;
+			if (st.pos[2] == row)
+				next_row(&st);
+		}
 	}
 }

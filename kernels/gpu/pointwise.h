@@ -27,6 +27,26 @@ struct rlx_g_ew {
 	uint32_t	magic[RLX_K_DIMS], shift[RLX_K_DIMS];
 };
 
+/*
+ * The result is [outer, total, inner], in parts of @length along the middle, each of which has
+ * operands of its own (struct rlx_k_ew_parts of kernels/ew.h). A block is of one part, whose first
+ * is @block. Arguments of a launch are 4 KiB at most.
+ */
+enum { RLX_G_EW_PART_WORDS = 448 };
+
+struct rlx_g_ew_part {
+	int64_t		block, at, length;
+};
+
+struct rlx_g_ew_parts {
+	const void	*in[RLX_G_EW_IN];	/* those that parts share */
+	void		*out;
+	int64_t		outer, total, inner;
+	uint32_t	n_part, n_own;
+	/* n_part times struct rlx_g_ew_part, then n_own pointers for each */
+	uint64_t	table[RLX_G_EW_PART_WORDS];
+};
+
 #ifdef DEV	/* device code: kernels/gpu/dialect.h came first */
 
 /*
@@ -389,6 +409,37 @@ template <int T, int V> struct ew_vec {
 		w.v[j] = rlx_t<T>::put(ew_plain(x));
 	}
 };
+
+static DEV inline struct rlx_g_ew_part ew_part(const struct rlx_g_ew_parts &a, uint32_t k)
+{
+	const struct rlx_g_ew_part p = { (int64_t)a.table[3 * k], (int64_t)a.table[3 * k + 1],
+					 (int64_t)a.table[3 * k + 2] };
+
+	return p;
+}
+
+/* The part that @block is of: the last one of those that begin there or before. */
+static DEV inline uint32_t ew_part_of(const struct rlx_g_ew_parts &a, int64_t block)
+{
+	uint32_t k = 0, n = a.n_part;
+
+	while (n > 1) {
+		const uint32_t half = n / 2;
+
+		if ((int64_t)a.table[3 * (k + half)] <= block) {
+			k += half;
+			n -= half;
+		} else {
+			n = half;
+		}
+	}
+	return k;
+}
+
+static DEV inline const void *ew_own(const struct rlx_g_ew_parts &a, uint32_t k, uint32_t own)
+{
+	return (const void *)a.table[3 * a.n_part + k * a.n_own + own];
+}
 
 #endif
 #endif

@@ -2,7 +2,7 @@
 /*
  * A region: pointwise ops computed together, block by block. Its body is a graph
  * of pointwise ops over the region's inputs, so that printing, hashing and
- * evaluation are those of graphs.
+ * evaluation are those of graphs. Inputs may be repeated (expand) and joined (concat) first.
  */
 #include "ir/graph.h"
 #include "ops/op.h"
@@ -53,7 +53,7 @@ static enum rlx_status region_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_region *a = q->args;
 	const struct rlx_graph *b = a->body;
-	uint32_t n, i, in[3];
+	uint32_t n, i, *in;
 	uint32_t *map = rlx_bump_new(&q->g->bump, b->n_val, sizeof(*map));
 
 	if (!map)
@@ -63,8 +63,11 @@ static enum rlx_status region_expand(struct rlx_expand *q)
 	for (n = 0; n < b->n_node && !q->g->err.status; n++) {
 		const struct rlx_node *v = &b->node[n];
 
-		if (v->def->index == RLX_OP_input || v->n_in > 3)
+		if (v->def->index == RLX_OP_input)
 			continue;
+		in = rlx_bump_new(&q->g->bump, v->n_in + 1, sizeof(*in));
+		if (!in)
+			return rlx_fail(&q->g->err, RLX_ENOMEM, "region: out of memory");
 		for (i = 0; i < v->n_in; i++)
 			in[i] = map[v->in[i]];
 		map[v->out] = rlx_node_new(q->g, v->def, v->args, in, v->n_in, v).id;

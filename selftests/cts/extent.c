@@ -133,6 +133,29 @@ TEST(elementwise)
 	check_part(SMALL_NET_EW, false);
 }
 
+/* Rows of parts that lie side by side, as one step; the last part is of one unit a row. */
+TEST(joined_chains)
+{
+	struct rlx_graph *g = rlx_graph_new("joined");
+	rlx_value v[3];
+	struct rlx_session *s;
+	char name[8];
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		v[i] = rlx_input(g, name, rlx_type(RLX_F32, UPPER, 2, i < 2 ? 1500 : 300));
+		v[i] = rlx_emit(g, sub, .a = v[i], .b = rlx_scalar_const(g, RLX_F32, 0.5));
+		v[i] = rlx_emit(g, relu, .x = v[i]);
+	}
+	rlx_output(g, "y", rlx_emit(g, concat, .axis = 2, .xs = { v, 3 }));
+	s = session(g, 2);
+	CHECK_EQ(rig_count(rlx_program_graph(rlx_session_program(s)), RLX_OP_region), 1);
+	check(s, 3, true);
+	check(s, UPPER, true);
+	rlx_session_free(s);
+}
+
 TEST(moves_are_computed_whole)
 {
 	check_part(SMALL_NET_MOVE, false);

@@ -13,7 +13,7 @@
 #include "ir/opdef.h"
 #include "rlx/run.h"
 
-enum { RIG_MAX = 16 };
+enum { RIG_MAX = 128 };
 
 struct rig {
 	const char		*device;	/* NULL: rlx_graph_eval() */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Every allocation of building, compiling and running fails once. */
+#include "ir/graph.h"
 #include "rlx/store.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
@@ -97,6 +98,42 @@ TEST(compile_widened)
 {
 	sweep((struct work){ .parts = SMALL_NET_CONV | SMALL_NET_ATTN, .device = "cpu",
 			     .precision = RLX_PRECISION_MIXED_F16 });
+}
+
+/* Chains that a concat joins, with a shared operand and ones of each part. */
+static enum rlx_status joined(void *ctx)
+{
+	struct rlx_graph *g = rlx_graph_new("joined");
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1 };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	rlx_value v[4], c = rlx_input(g, "c", rlx_scalar(RLX_F32)), s;
+	enum rlx_status st;
+	char name[8];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "x%d", i);
+		v[i] = rlx_input(g, name, rlx_type(RLX_F32, 1 + i, 5));
+		snprintf(name, sizeof(name), "s%d", i);
+		s = rlx_input(g, name, rlx_scalar(RLX_F32));
+		v[i] = rlx_emit(g, mul, .a = rlx_emit(g, sub, .a = v[i], .b = c), .b = s);
+	}
+	rlx_output(g, "y", rlx_emit(g, concat, .xs = { v, 4 }));
+	st = rlx_graph_finish(g);
+	if (!st)
+		st = rlx_compile(g, &o, &p, &err);
+	*(bool *)ctx = !st && rlx_program_graph(p)->n_node == 10;	/* 9 inputs and a region */
+	return ended(st, NULL, p, g, &err);
+}
+
+TEST(compile_joined_chains)
+{
+	bool one = false;
+
+	CHECK_EQ(joined(&one), 0);
+	CHECK(one);
+	CHECK(rlx_oom_sweep(joined, &one) > 20);
 }
 
 /* A scan in the body of a while; NULL unless *@out_st is RLX_OK. */

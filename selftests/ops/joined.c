@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Concats of equal pointwise chains, which become one step: known numbers, steps, and drawn ones
+ * against the evaluator.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ir/element.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { CASES = 100, LARGE_CASES = 5, MANY = 70 };
+
+static bool joins(const struct rig *r)
+{
+	return r->device && (!strcmp(r->device, "cpu") || !strcmp(r->device, "cuda") ||
+			     !strcmp(r->device, "rocm"));
+}
+
+static rlx_value less_one(struct rig *r, rlx_value x, double one)
+{
+	x = rlx_emit(r->g, sub, .a = x, .b = rlx_scalar_const(r->g, RLX_F32, one));
+	return rlx_emit(r->g, relu, .x = x);
+}
+
+EVERYWHERE(r182_one_step_of_70_equal_chains)
+{
+	rlx_value v[MANY];
+	int64_t i;
+
+	for (i = 0; i < MANY; i++)
+		v[i] = less_one(r, rig_random(r, rlx_type(RLX_F32, 1, 5), -3, 3), 1);
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, MANY }));
+	rig_run(r);
+	for (i = 0; i < MANY * 5; i++)
+		rig_want(r, 0, i, fmax(rig_in(r, (unsigned int)(i / 5), i % 5) - 1, 0), 1e-6);
+	if (joins(r))
+		CHECK_EQ(r->steps, 1);
+}
+
+/* Steps of a concat of four chains, of which the third is something else; @also: wanted too. */
+static unsigned int steps_of(struct rig *r, rlx_value other, bool also)
+{
+	rlx_value v[4];
+	unsigned int i, steps;
+
+	for (i = 0; i < 4; i++)
+		v[i] = i == 2 && other.id ? other :
+		       less_one(r, rig_random(r, rlx_type(RLX_F32, 2, 5), -3, 3), 1);
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, 4 }));
+	if (also)
+		rig_output(r, v[0]);
+	rig_run(r);
+	steps = r->steps;
+	rig_reset(r);
+	return steps;
+}
+
+static rlx_value rows(struct rig *r, int64_t n)
+{
+	return rig_random(r, rlx_type(RLX_F32, n, 5), -3, 3);
+}
+
+EVERYWHERE(r182_only_equal_chains_are_one_step)
+{
+	if (!joins(r))
+		return;
+	CHECK_EQ(steps_of(r, RLX_NONE, false), 1);
+	CHECK_EQ(steps_of(r, less_one(r, rows(r, 3), 1), false), 1);	/* of another length */
+	/* two of them, and what is another, the last one and a concat */
+	CHECK_EQ(steps_of(r, less_one(r, rows(r, 2), 2), false), 4);
+	CHECK_EQ(steps_of(r, rlx_emit(r->g, neg, .x = rows(r, 2)), false), 4);
+	CHECK_EQ(steps_of(r, rows(r, 2), false), 3);
+	CHECK_EQ(steps_of(r, RLX_NONE, true), 3);	/* the first is wanted by itself */
+}
+
+/* ---- drawn ---- */
+
+static int64_t below(struct rig *r, int64_t n)
+{
+	return (int64_t)(rlx_test_rand(&r->seed) % (uint64_t)n);
+}
+
+/* Quarters, which 16 bits hold as well; floats are now and then none. */
+static rlx_value drawn(struct rig *r, struct rlx_type t)
+{
+	struct rlx_tensor x = { t, malloc((size_t)rlx_type_bytes(&t) + 1) };
+	int64_t n = rlx_type_count(&t), i, q;
+	rlx_value v;
+
+	CHECK(x.data);
+	for (i = 0; i < n; i++) {
+		q = below(r, 65) - 32;
+		if (el_is_int(t.dtype))
+			el_seti(&x, i, t.dtype == RLX_BOOL ? q & 1 : q);
+		else
+			el_set(&x, i, below(r, 40) ? (double)q / 4 : q & 1 ? NAN : INFINITY);
+	}
+	v = rig_input(r, t, x.data);
+	free(x.data);
+	return v;
+}
+
+/* What the parts of a case have in common: how operand @k lies, and which are shared. */
+struct form {
+	struct rlx_type	y;
+	uint32_t	axis, n_operand, ops;
+	uint32_t	lies[3];		/* bits: before the axis, along it, behind it */
+	enum rlx_dtype	dtype[3], out;
+	rlx_value	shared[3];
+};
+
+static struct rlx_type operand_type(const struct form *f, uint32_t k, int64_t length)
+{
+	struct rlx_type t = f->y;
+	uint32_t i;
+
+	t.dtype = f->dtype[k];
+	t.dim[f->axis] = length;
+	for (i = 0; i < t.rank; i++)
+		if (!(f->lies[k] >> (i < f->axis ? 0 : i == f->axis ? 1 : 2) & 1))
+			t.dim[i] = 1;
+	while (t.rank && t.dim[0] == 1 && f->lies[k] & 8)	/* without leading ones */
+		memmove(t.dim, t.dim + 1, --t.rank * sizeof(t.dim[0]));
+	return t;
+}
+
+static rlx_value operand(struct rig *r, const struct form *f, uint32_t k, int64_t length)
+{
+	struct rlx_type t = operand_type(f, k, length);
+
+	return f->shared[k].id ? f->shared[k] : drawn(r, t);
+}
+
+static rlx_value chain(struct rig *r, const struct form *f, int64_t length)
+{
+	rlx_value v = operand(r, f, 0, length), w;
+
+	if (f->dtype[0] != f->y.dtype)
+		v = rlx_emit(r->g, cast, .x = v, .to = f->y.dtype);
+
+	if (f->n_operand > 1) {
+		w = operand(r, f, 1, length);
+		v = f->ops & 1 ? rlx_emit(r->g, sub, .a = w, .b = v) :
+				 rlx_emit(r->g, max, .a = v, .b = w);
+	}
+	if (f->n_operand > 2)
+		v = rlx_emit(r->g, add, .a = v, .b = operand(r, f, 2, length));
+	if (f->ops & 2)
+		v = rlx_emit(r->g, relu, .x = v);
+	if (f->ops & 4 && f->y.dtype != RLX_BOOL)
+		v = rlx_emit(r->g, abs, .x = v);
+	if (f->ops & 24)
+		v = rlx_emit(r->g, min, .a = v, .b = rlx_scalar_const(r->g, f->y.dtype, 3));
+	if (f->out != f->y.dtype)
+		v = rlx_emit(r->g, cast, .x = v, .to = f->out);
+	return v;
+}
+
+static struct form drawn_form(struct rig *r, bool large)
+{
+	static const enum rlx_dtype dtypes[] = { RLX_F32, RLX_F32, RLX_F16, RLX_BF16, RLX_F64,
+						 RLX_I32, RLX_I8, RLX_U8, RLX_I64 };
+	struct form f = { .y = { .dtype = dtypes[below(r, 9)],
+				 .rank = 1 + (uint32_t)below(r, 4) } };
+	uint32_t i;
+
+	for (i = 0; i < f.y.rank; i++)
+		f.y.dim[i] = below(r, 40) ? 1 + below(r, 7) : 0;
+	if (!below(r, 3))
+		f.y.dim[f.y.rank - 1] *= 1 + below(r, 200);
+	f.out = below(r, 4) || f.y.dtype == RLX_F64 ? f.y.dtype : RLX_F32;
+	if (large)
+		f.y.dim[f.y.rank - 1] = 4096 * (1 + below(r, 3)) + below(r, 2);
+	f.axis = (uint32_t)below(r, f.y.rank - (large && f.y.rank > 1));
+	f.n_operand = 1 + (uint32_t)below(r, 3);
+	f.ops = (uint32_t)below(r, 32);
+	for (i = 0; i < f.n_operand; i++) {
+		f.lies[i] = i ? (uint32_t)below(r, 16) : 7;
+		f.dtype[i] = f.y.dtype;
+		if (i && below(r, 2)) {
+			struct rlx_type t;
+
+			f.lies[i] &= ~2u;
+			t = operand_type(&f, i, 1);
+			f.shared[i] = drawn(r, t);
+		}
+	}
+	if (rlx_dtype_is_float(f.y.dtype) && !below(r, 4))
+		f.dtype[0] = RLX_I8;
+	return f;
+}
+
+static void drawn_concat(struct rig *r, bool large)
+{
+	struct form f = drawn_form(r, large);
+	int64_t n = 2 + below(r, below(r, 4) ? 6 : 38), even = below(r, 2) ? below(r, 9) : -1, i;
+	int64_t wide = below(r, 4) ? 9 : 300;
+	bool odd = !below(r, 3), wanted = !below(r, 8);
+	rlx_value v[40];
+
+	for (i = 0; i < n; i++) {
+		int64_t length = even >= 0 ? even : below(r, wide);
+		struct rlx_type t = f.y;
+
+		t.dtype = f.out;
+		t.dim[f.axis] = length;
+		v[i] = odd && !below(r, 5) ? drawn(r, t) : chain(r, &f, length);
+	}
+	rig_output(r, rlx_emit(r->g, concat, .xs = { v, (uint32_t)n },
+			       .axis = (int32_t)f.axis - (below(r, 2) ? (int32_t)f.y.rank : 0)));
+	if (wanted)
+		rig_output(r, v[0]);
+}
+
+static void same(const struct rig *r, const struct rig *want, unsigned int at)
+{
+	unsigned int k;
+	int64_t i;
+
+	for (k = 0; k < r->n_out; k++)
+		for (i = 0; i < rlx_type_count(&r->out[k].type); i++) {
+			double a = rig_get(r, k, i), b = rig_get(want, k, i);
+
+			CHECKF(a == b || (isnan(a) && isnan(b)),
+			       "concat %u on %s: output %u, element %lld is %g, not %g", at,
+			       r->device, k, (long long)i, a, b);
+		}
+}
+
+static void all_as_evaluated(unsigned int cases, bool large)
+{
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i;
+	struct rig want, r;
+
+	for (i = 0; i < cases; i++) {
+		rig_init(&want, NULL);
+		want.seed += i;
+		drawn_concat(&want, large);
+		rig_run(&want);
+		for (d = 1; d < n; d++) {
+			rig_init(&r, device[d]);
+			r.seed += i;
+			drawn_concat(&r, large);
+			rig_run(&r);
+			same(&r, &want, i);
+			rig_fini(&r);
+		}
+		rig_fini(&want);
+	}
+}
+
+TEST(drawn_concats_are_as_evaluated)
+{
+	const char *cases = getenv("RLX_FUZZ_CASES");
+
+	all_as_evaluated(cases ? (unsigned int)atoi(cases) : CASES, false);
+}
+
+/* Of several blocks a row, which threads share, and vectors of a GPU's threads. */
+TEST(drawn_large_concats_are_as_evaluated)
+{
+	all_as_evaluated(LARGE_CASES, true);
+}
+
+/* More than one call's arguments take, and shared between the calls. */
+EVERYWHERE(r182_hundreds_of_parts)
+{
+	enum { N = 900 };
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, N, 3), -3, 3), v[N];
+	int64_t i;
+
+	for (i = 0; i < N; i++) {
+		v[i] = rlx_emit(r->g, slice, .x = x, .axes = RLX_INTS(0), .starts = RLX_INTS(i),
+				.ends = RLX_INTS(i + 1));
+		v[i] = less_one(r, v[i], 1);
+	}
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, N }));
+	rig_run(r);
+	for (i = 0; i < N * 3; i++)
+		rig_want(r, 0, i, fmax(rig_in(r, 0, i) - 1, 0), 1e-6);
+	if (joins(r))
+		CHECK_EQ(r->steps, N + 1);	/* the slices */
+}
+
+TEST_MAIN()
