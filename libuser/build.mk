@@ -51,7 +51,9 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(patsubst %,libuser/rt/%.c,body compile inspect policy quant registry resident slot) \
 	$(patsubst %,libuser/rt/%.c,store trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
-	backends/common/support.c backends/cpu/prepared.c
+	backends/common/support.c backends/cpu/prepared.c \
+	$(wildcard backends/pjrt/emit*.c) \
+	$(patsubst %,backends/pjrt/%.c,compile device module plugin steps text)
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 # Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
