@@ -11,6 +11,7 @@
 #include "io/formats/file.h"
 #include "model/mapped.h"
 #include "rlx/bert.h"
+#include "rlx/blocks.h"
 #include "rlx/safetensors.h"
 
 /* The mapped file; every blob of it holds a reference. */
@@ -459,37 +460,41 @@ static rlx_value places(struct build *q)
 	return v;
 }
 
-/* act(x W' + b) + residual; the file holds W as [out, in]. */
-static rlx_value linear(struct build *q, rlx_value x, const char *name, enum rlx_act act,
-			rlx_value residual)
+/* The file holds W as [out, in]. */
+static struct rlx_linear linear(struct build *q, const char *name)
 {
-	return rlx_emit(q->g, fused_matmul, .a = x, .b = weight(q, name, "weight"),
-			.bias = weight(q, name, "bias"), .residual = residual,
-			.trans_b = true, .act = act);
+	return (struct rlx_linear){ .w = weight(q, name, "weight"),
+				    .bias = weight(q, name, "bias") };
 }
 
-static rlx_value norm(struct build *q, rlx_value x, const char *name)
+static struct rlx_norm norm(struct build *q, const char *name)
 {
-	return rlx_emit(q->g, layer_norm, .x = x, .gamma = weight(q, name, "weight"),
-			.beta = weight(q, name, "bias"), .axis = -1,
-			.eps = (float)q->b->eps);
+	return (struct rlx_norm){ .gamma = weight(q, name, "weight"),
+				  .beta = weight(q, name, "bias"), .eps = (float)q->b->eps };
 }
 
 static rlx_value layer(struct build *q, rlx_value x, rlx_value lengths, int64_t l)
 {
 	char n[96];
-	rlx_value query, key, value, y;
+	struct rlx_attention_block a = {
+		.size = sizeof(a), .q = linear(q, layer_name(n, l, "attention.self.query")),
+		.k = linear(q, layer_name(n, l, "attention.self.key")),
+		.v = linear(q, layer_name(n, l, "attention.self.value")),
+		.out = linear(q, layer_name(n, l, "attention.output.dense")),
+		.heads = (int32_t)q->b->info.heads, .lens = lengths,
+	};
+	struct rlx_ffn_block f = {
+		.size = sizeof(f), .up = linear(q, layer_name(n, l, "intermediate.dense")),
+		.down = linear(q, layer_name(n, l, "output.dense")),
+	};
+	struct rlx_layer_block all = {
+		.size = sizeof(all), .attention = &a, .ffn = &f, .post_norm = true,
+		.norm1 = norm(q, layer_name(n, l, "attention.output.LayerNorm")),
+		.norm2 = norm(q, layer_name(n, l, "output.LayerNorm")),
+	};
 
-	query = linear(q, x, layer_name(n, l, "attention.self.query"), RLX_ACT_NONE, RLX_NONE);
-	key = linear(q, x, layer_name(n, l, "attention.self.key"), RLX_ACT_NONE, RLX_NONE);
-	value = linear(q, x, layer_name(n, l, "attention.self.value"), RLX_ACT_NONE, RLX_NONE);
-	y = rlx_emit(q->g, attention, .q = query, .k = key, .v = value, .lens = lengths,
-		     .heads = (int32_t)q->b->info.heads);
-	y = linear(q, y, layer_name(n, l, "attention.output.dense"), RLX_ACT_NONE, x);
-	x = norm(q, y, layer_name(n, l, "attention.output.LayerNorm"));
-	y = linear(q, x, layer_name(n, l, "intermediate.dense"), q->b->act, RLX_NONE);
-	y = linear(q, y, layer_name(n, l, "output.dense"), RLX_ACT_NONE, x);
-	return norm(q, y, layer_name(n, l, "output.LayerNorm"));
+	f.up.act = (int32_t)q->b->act;
+	return rlx_block_layer(q->g, x, &all);
 }
 
 static rlx_value embed(struct build *q, rlx_value ids, rlx_value types)

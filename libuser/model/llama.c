@@ -13,7 +13,7 @@
 #include "io/formats/file.h"
 #include "io/formats/gguf.h"
 #include "model/llama.h"
-#include "rlx/ops.h"
+#include "rlx/blocks.h"
 
 /* What differs between architectures; a bias or a norm of heads is used where the file has it. */
 static const struct arch {
@@ -482,35 +482,40 @@ static rlx_value packed(struct build *q, const struct rlx_gguf_tensor *t)
 	return constant(q, t, type);
 }
 
-/* x W' + bias of the same name, for W [rows, cols]. */
-static rlx_value linear(struct build *q, rlx_value x, const char *name)
+/* Weights @name, and a bias of the same name if there is one. */
+static struct rlx_linear linear(struct build *q, const char *name)
 {
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
-	int scheme = rlx_gguf_scheme(t->format);
-	rlx_value bias, y;
+	struct rlx_linear w = { .w = RLX_NONE };
 	char leaf[NAME];
 
+	if (!t)
+		return w;
 	snprintf(leaf, sizeof(leaf), "%.*sbias", (int)(strlen(name) - strlen("weight")), name);
-	bias = vector(q, leaf);
-	if (scheme < 0)
-		return rlx_emit(q->g, fused_matmul, .a = x, .trans_b = true, .bias = bias,
-				.b = as_f32(q, constant(q, t, t->type), t->type.dtype));
-	y = rlx_emit(q->g, dequant_matmul, .x = x, .w = packed(q, t), .scheme = scheme,
-		     .n = t->type.dim[0]);
-	return bias.id ? rlx_emit(q->g, add, .a = y, .b = bias) : y;
+	w.bias = vector(q, leaf);
+	w.scheme = rlx_gguf_scheme(t->format);
+	w.w = w.scheme < 0 ? as_f32(q, constant(q, t, t->type), t->type.dtype) : packed(q, t);
+	return w;
 }
 
-static rlx_value layer_linear(struct build *q, rlx_value x, int64_t l, const char *leaf)
+static struct rlx_linear layer_linear(struct build *q, int64_t l, const char *leaf)
 {
 	char name[NAME];
 
-	return linear(q, x, in_layer(name, l, leaf));
+	return linear(q, in_layer(name, l, leaf));
 }
 
-static rlx_value norm(struct build *q, rlx_value x, const char *name)
+static struct rlx_norm norm(struct build *q, const char *name)
 {
-	return rlx_emit(q->g, rms_norm, .x = x, .gamma = vector(q, name), .axis = -1,
-			.eps = (float)q->m->eps);
+	return (struct rlx_norm){ .gamma = vector(q, name), .eps = (float)q->m->eps,
+				  .kind = RLX_NORM_RMS };
+}
+
+static struct rlx_norm layer_norm(struct build *q, int64_t l, const char *leaf)
+{
+	char name[NAME];
+
+	return norm(q, in_layer(name, l, leaf));
 }
 
 static rlx_value embed(struct build *q, rlx_value ids)
@@ -524,128 +529,53 @@ static rlx_value embed(struct build *q, rlx_value ids)
 	       rlx_emit(q->g, dequantize_packed, .x = v, .scheme = scheme);
 }
 
-/* Cosines and sines of each position by each frequency. */
 static void tables(struct build *q)
 {
-	const struct llama *m = q->m;
-	int64_t n = m->n_rot / 2, i;
-	struct rlx_type type = rlx_type(RLX_F32, q->seq, n);
-	float *t = rlx_calloc((size_t)(q->seq * n) * 2, sizeof(*t));
-	float *sines;
+	struct rlx_rope_tables t = { .size = sizeof(t), .positions = q->seq, .n_rot = q->m->n_rot,
+				     .base = q->m->base, .scale = q->m->scale,
+				     .factors = q->m->factors };
 
-	if (!t) {
-		rlx_fail(q->err, RLX_ENOMEM, "gguf: out of memory");
-		return;
-	}
-	sines = t + q->seq * n;
-	for (i = 0; i < q->seq * n; i++) {
-		double f = pow(m->base, -2.0 * (double)(i % n) / (double)m->n_rot) * m->scale;
-
-		if (m->factors)
-			f /= (double)m->factors[i % n];
-		t[i] = (float)cos((double)(i / n) * f);
-		sines[i] = (float)sin((double)(i / n) * f);
-	}
-	q->cos = rlx_constant(q->g, type, t);
-	q->sin = rlx_constant(q->g, type, sines);
-	rlx_free(t);
+	rlx_block_rope_tables(q->g, &t, &q->cos, &q->sin);
 }
 
-/* Queries or keys: [batch, seq, heads, key], each head normed if the file says so, rotated. */
-static rlx_value turned(struct build *q, rlx_value x, int64_t l, int64_t heads, const char *leaf,
-			const char *norm_leaf)
+/* "ffn_gate_exps.weight", out of "gate" and what follows. */
+static struct rlx_linear feed_linear(struct build *q, int64_t l, const char *what, const char *of)
 {
-	char name[NAME];
+	char leaf[48];
 
-	x = layer_linear(q, x, l, leaf);
-	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(q->batch, q->seq, heads, q->m->key));
-	if (rlx_gguf_find(q->m->file, in_layer(name, l, norm_leaf)))
-		x = norm(q, x, name);
-	return rlx_emit(q->g, rope, .x = x, .cos = q->cos, .sin = q->sin, .layout = RLX_BSHD,
-			.n_rot = (int32_t)q->m->n_rot, .style = (int32_t)q->m->arch->style);
-}
-
-static rlx_value attend(struct build *q, rlx_value x, int64_t l)
-{
-	const struct llama *m = q->m;
-	rlx_value query = turned(q, x, l, m->heads, "attn_q.weight", "attn_q_norm.weight");
-	rlx_value key = turned(q, x, l, m->kv_heads, "attn_k.weight", "attn_k_norm.weight");
-	rlx_value v = layer_linear(q, x, l, "attn_v.weight");
-
-	v = rlx_emit(q->g, reshape, .x = v,
-		     .shape = RLX_INTS(q->batch, q->seq, m->kv_heads, m->value));
-	v = rlx_emit(q->g, attention, .q = query, .k = key, .v = v, .layout = RLX_BSHD,
-		     .mask = RLX_MASK_CAUSAL, .heads = (int32_t)m->heads,
-		     .kv_heads = (int32_t)m->kv_heads);
-	v = rlx_emit(q->g, reshape, .x = v,
-		     .shape = RLX_INTS(q->batch, q->seq, m->heads * m->value));
-	return layer_linear(q, v, l, "attn_output.weight");
-}
-
-/* Each row times the transpose of its expert's matrix. */
-static rlx_value chosen_linear(struct build *q, rlx_value x, rlx_value idx, int64_t l,
-			       const char *leaf)
-{
-	char name[NAME];
-	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, in_layer(name, l, leaf));
-	int scheme = rlx_gguf_scheme(t->format);
-	rlx_value w;
-
-	if (scheme >= 0)
-		return rlx_emit(q->g, dequant_grouped_matmul, .x = x, .w = packed(q, t),
-				.idx = idx, .scheme = scheme);
-	w = as_f32(q, constant(q, t, t->type), t->type.dtype);
-	w = rlx_emit(q->g, transpose, .x = w, .perm = RLX_INTS(0, 2, 1));
-	return rlx_emit(q->g, grouped_matmul, .x = x, .w = w, .idx = idx);
-}
-
-/* The experts that each token's router gives most, by its shares of what these have. */
-static rlx_value mix(struct build *q, rlx_value x, int64_t l)
-{
-	const struct llama *m = q->m;
-	int64_t rows = q->batch * q->seq, all = rows * m->chosen;
-	rlx_value share, idx, y;
-
-	share = rlx_emit(q->g, softmax, .x = layer_linear(q, x, l, "ffn_gate_inp.weight"),
-			 .axis = -1);
-	share = rlx_emit(q->g, topk, .x = share, .k = m->chosen, .axis = -1);
-	idx = rlx_emit(q->g, reshape, .x = rlx_out(q->g, share, 1), .shape = RLX_INTS(all));
-	y = rlx_emit(q->g, reduce, .x = share, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(-1),
-		     .keep_dims = true);
-	share = rlx_emit(q->g, div, .a = share, .b = y);
-	share = rlx_emit(q->g, reshape, .x = share, .shape = RLX_INTS(rows, m->chosen, 1));
-	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(rows, 1, m->width));
-	x = rlx_emit(q->g, expand, .x = x, .shape = RLX_INTS(rows, m->chosen, m->width));
-	x = rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(all, m->width));
-	y = rlx_emit(q->g, silu, .x = chosen_linear(q, x, idx, l, "ffn_gate_exps.weight"));
-	y = rlx_emit(q->g, mul, .a = y, .b = chosen_linear(q, x, idx, l, "ffn_up_exps.weight"));
-	y = chosen_linear(q, y, idx, l, "ffn_down_exps.weight");
-	y = rlx_emit(q->g, reshape, .x = y, .shape = RLX_INTS(rows, m->chosen, m->width));
-	y = rlx_emit(q->g, mul, .a = y, .b = share);
-	y = rlx_emit(q->g, reduce, .x = y, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(1));
-	return rlx_emit(q->g, reshape, .x = y, .shape = RLX_INTS(q->batch, q->seq, m->width));
-}
-
-static rlx_value feed(struct build *q, rlx_value x, int64_t l)
-{
-	rlx_value gate;
-
-	if (q->m->experts)
-		return mix(q, x, l);
-	gate = rlx_emit(q->g, silu, .x = layer_linear(q, x, l, "ffn_gate.weight"));
-	x = rlx_emit(q->g, mul, .a = gate, .b = layer_linear(q, x, l, "ffn_up.weight"));
-	return layer_linear(q, x, l, "ffn_down.weight");
+	snprintf(leaf, sizeof(leaf), "ffn_%s%s", what, of);
+	return layer_linear(q, l, leaf);
 }
 
 static rlx_value layer(struct build *q, rlx_value x, int64_t l)
 {
-	rlx_value h;
-	char name[NAME];
+	const struct llama *m = q->m;
+	const char *of = m->experts ? "_exps.weight" : ".weight";
+	struct rlx_attention_block a = {
+		.size = sizeof(a), .q = layer_linear(q, l, "attn_q.weight"),
+		.k = layer_linear(q, l, "attn_k.weight"), .v = layer_linear(q, l, "attn_v.weight"),
+		.out = layer_linear(q, l, "attn_output.weight"),
+		.q_norm = layer_norm(q, l, "attn_q_norm.weight"),
+		.k_norm = layer_norm(q, l, "attn_k_norm.weight"),
+		.heads = (int32_t)m->heads, .kv_heads = (int32_t)m->kv_heads,
+		.mask = RLX_MASK_CAUSAL, .cos = q->cos, .sin = q->sin, .n_rot = (int32_t)m->n_rot,
+		.style = (int32_t)m->arch->style,
+	};
+	struct rlx_moe_block moe = {
+		.size = sizeof(moe), .router = layer_linear(q, l, "ffn_gate_inp.weight"),
+		.chosen = m->chosen, .experts = {
+			.size = sizeof(moe.experts), .gate = feed_linear(q, l, "gate", of),
+			.up = feed_linear(q, l, "up", of), .down = feed_linear(q, l, "down", of),
+		},
+	};
+	struct rlx_layer_block all = {
+		.size = sizeof(all), .attention = &a, .norm1 = layer_norm(q, l, "attn_norm.weight"),
+		.norm2 = layer_norm(q, l, "ffn_norm.weight"),
+		.ffn = m->experts ? NULL : &moe.experts, .moe = m->experts ? &moe : NULL,
+	};
 
-	h = norm(q, x, in_layer(name, l, "attn_norm.weight"));
-	x = rlx_emit(q->g, add, .a = x, .b = attend(q, h, l));
-	h = norm(q, x, in_layer(name, l, "ffn_norm.weight"));
-	return rlx_emit(q->g, add, .a = x, .b = feed(q, h, l));
+	moe.experts.gate.act = RLX_ACT_SILU;
+	return rlx_block_layer(q->g, x, &all);
 }
 
 enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct rlx_graph **out,
@@ -653,6 +583,8 @@ enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct 
 {
 	struct rlx_error own = { 0 };
 	struct build q = { .m = m, .err = err ? err : &own, .batch = batch, .seq = seq };
+	struct rlx_linear head;
+	struct rlx_norm last;
 	rlx_value x;
 	int64_t l;
 
@@ -665,9 +597,11 @@ enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct 
 	tables(&q);
 	for (l = 0; l < m->layers; l++)
 		x = layer(&q, x, l);
-	x = norm(&q, x, "output_norm.weight");
-	x = linear(&q, x, rlx_gguf_find(m->file, "output.weight") ? "output.weight" :
-		   "token_embd.weight");
+	last = norm(&q, "output_norm.weight");
+	x = rlx_block_norm(q.g, x, &last, RLX_NONE);
+	head = linear(&q, rlx_gguf_find(m->file, "output.weight") ? "output.weight" :
+		      "token_embd.weight");
+	x = rlx_block_linear(q.g, x, &head, RLX_NONE);
 	rlx_output(q.g, "logits", x);
 	if (rlx_graph_finish(q.g) || q.err->status) {
 		if (!q.err->status)

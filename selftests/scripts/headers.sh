@@ -29,6 +29,7 @@ cat >"$tmp/prog.cc" <<'END'
 #define ATTR_NZ	7
 #include <cstdio>
 #include <cstring>
+#include <rlx/blocks.h>
 #include <rlx/run.h>
 #include "absent.h"
 static_assert(IN == 1 && OPT == 2 && INS == 3 && ATTR == 4 && REQ == 5 && DEF == 6 &&
@@ -43,22 +44,31 @@ int main()
 	rlx_value y = rlx_emit(g, reduce, .x = rlx_emit(g, exp, .x = c),
 			       .axes = RLX_INTS(1), .kind = RLX_REDUCE_SUM);
 	const float in[6] = { 0, 0, 0, 0, 0, 0 };
-	float out[2] = { -1, -1 };
+	rlx_ffn_block f = {};
+	f.size = sizeof(f);
+	f.up.w = f.down.w = rlx_param(g, "w", rlx_type(RLX_F32, 2, 2));
+	f.up.act = RLX_ACT_SIGMOID;	/* down: a half of each row's sum of 1 and 1 */
+	const float w[4] = { 1, 1, 1, 1 };
+	float out[2] = { -1, -1 }, block[2] = { -1, -1 };
 	rlx_error err = {};
 	rlx_program *p = nullptr;
 	rlx_session *s = nullptr;
 
 	rlx_output(g, "y", y);
+	rlx_output(g, "block", rlx_block_ffn(g, rlx_emit(g, slice, .x = x, .starts = RLX_INTS(0, 0),
+							 .ends = RLX_INTS(1, 2)), &f, RLX_NONE));
 	if (rlx_graph_finish(g) || rlx_compile(g, nullptr, &p, &err) ||
 	    rlx_session_new(p, nullptr, &s, &err) ||
 	    rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 3), in) ||
+	    rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 2, 2), w) ||
 	    rlx_session_run(s) ||
-	    rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 2), out))
+	    rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 2), out) ||
+	    rlx_session_get(s, RLX_IO_OUTPUT, "block", rlx_type(RLX_F32, 1, 2), block))
 		std::printf("%s %s\n", err.text, s ? rlx_session_error(s)->text : "");
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);
-	return !(out[0] == 6 && out[1] == 6 && absent());
+	return !(out[0] == 6 && out[1] == 6 && block[0] == 1 && block[1] == 1 && absent());
 }
 END
 
