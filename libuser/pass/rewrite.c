@@ -117,7 +117,7 @@ enum rlx_status rlx_rewrite_end(struct rlx_rewrite *rw, struct rlx_graph **out)
 	for (i = 0; i < rw->old->n_node; i++)
 		dead = dead || (!rw->live[i] && rw->old->node[i].def->index != RLX_OP_input &&
 				rw->old->node[i].def->index != RLX_OP_param);
-	for (i = 0; i < l->n; i++)
+	for (i = 0; i < l->n && !rw->outputs_made; i++)
 		rlx_output(rw->g, l->e[i].name, rlx_rewrite_value(rw, l->e[i].v.id));
 	st = rlx_graph_error(rw->g)->status;
 	if (!st && (rw->changed || dead))

@@ -23,6 +23,7 @@ struct rlx_rewrite {
 	bool			*live;		/* per old node */
 	uint32_t		*uses;		/* per old value: live readers, outputs count */
 	bool			 changed;	/* set by rlx_rewrite_set() */
+	bool			 outputs_made;	/* by the pass, which has others besides */
 	struct rlx_error	*err;
 };
 

@@ -94,15 +94,17 @@ static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_pla
 				 struct rlx_graph *g, struct rlx_body *body)
 {
 	struct rlx_graph *with = NULL, *passed = NULL;
+	struct rlx_build inner = *b;
 	enum rlx_status st = RLX_OK;
 
+	inner.opts.flags &= ~(uint32_t)RLX_COMPILE_EXPERTS;	/* a body's outputs are its op's */
 	if (b->passed) {
 		st = take_passed(b, g, &passed);
 	} else {
 		if (!(b->opts.flags & RLX_COMPILE_NO_SIMPLIFY))
 			st = bring_constants(around, &around->step[body->step], g, &with, b->err);
 		if (!st)
-			st = rlx_build_passes(b, with ? with : g, &passed);
+			st = rlx_build_passes(&inner, with ? with : g, &passed);
 	}
 	if (!st)
 		st = rlx_plan_new(passed, &body->plan, b->err);

@@ -7,6 +7,7 @@
 
 #include "rlx/gguf.h"
 #include "rlx/model.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -237,6 +238,131 @@ TEST(r198_experts_that_are_alike)
 		}
 		CHECKF(off <= 1e-5 * top, "case %d: off by %g of %g", (int)c, off, top);
 	}
+}
+
+/* y = w x of tensor @i. */
+static void times(const struct file *f, uint32_t i, const double *x, double *y)
+{
+	const struct rlx_gguf_tensor *t = &f->v[i];
+	const float *w = t->data;
+	int64_t r, c;
+
+	for (r = 0; r < t->type.dim[0]; r++)
+		for (y[r] = 0, c = 0; c < t->type.dim[1]; c++)
+			y[r] += (double)*w++ * x[c];
+}
+
+static void normed(const struct file *f, uint32_t i, const double *x, double *y)
+{
+	double sum = 0;
+	int c;
+
+	for (c = 0; c < WIDTH; c++)
+		sum += x[c] * x[c] / WIDTH;
+	for (c = 0; c < WIDTH; c++)
+		y[c] = x[c] / sqrt(sum + 1e-5) * (double)((const float *)f->v[i].data)[c];
+}
+
+static void turn(double *x, int heads, int at)
+{
+	int h, i;
+
+	for (h = 0; h < heads; h++, x += KEY)
+		for (i = 0; i < KEY; i += 2) {
+			double a = at * pow(10000, -(double)i / KEY), u = x[i];
+
+			x[i] = u * cos(a) - x[i + 1] * sin(a);
+			x[i + 1] = x[i + 1] * cos(a) + u * sin(a);
+		}
+}
+
+/* The router's scores of one text's tokens, layer 0, in double. */
+static void scores(const struct file *f, const int64_t *text, double score[SEQ][EXPERTS])
+{
+	static double k[SEQ][KV * KEY], v[SEQ][KV * KEY];
+	double x[WIDTH], h[WIDTH], q[HEADS * KEY], o[HEADS * KEY], p[SEQ], sum;
+	int s, t, i, a;
+
+	for (s = 0; s < SEQ; s++) {
+		for (i = 0; i < WIDTH; i++)
+			x[i] = (double)((const float *)f->v[0].data)[text[s] * WIDTH + i];
+		normed(f, 2, x, h);
+		times(f, 4, h, q);
+		times(f, 5, h, k[s]);
+		times(f, 6, h, v[s]);
+		turn(q, HEADS, s);
+		turn(k[s], KV, s);
+		for (a = 0; a < HEADS; a++) {
+			int g = a / (HEADS / KV) * KEY;
+
+			for (sum = 0, t = 0; t <= s; t++) {
+				for (p[t] = 0, i = 0; i < KEY; i++)
+					p[t] += q[a * KEY + i] * k[t][g + i] / sqrt(KEY);
+				p[t] = exp(p[t]);
+				sum += p[t];
+			}
+			for (i = 0; i < KEY; i++)
+				for (o[a * KEY + i] = 0, t = 0; t <= s; t++)
+					o[a * KEY + i] += p[t] / sum * v[t][g + i];
+		}
+		times(f, 7, o, h);
+		for (i = 0; i < WIDTH; i++)
+			x[i] += h[i];
+		normed(f, 3, x, h);
+		times(f, f->n - 1, h, score[s]);
+	}
+}
+
+/* What each token of a file's model chose is what plain code chooses of the file's numbers. */
+TEST(r013_r014_experts_of_a_file)
+{
+	static struct file f;
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, c, t;
+	struct rlx_named_tensor in;
+	double score[SEQ][EXPERTS];
+	uint32_t i;
+
+	fill(&f);
+	into_experts(&f, EXPERTS, RLX_GGUF_AS_F32);
+	for (i = 0; i < f.n; i++)
+		f.v[i].format = RLX_GGUF_AS_F32;
+	save(&f);
+	in = input(&f, 2, SEQ);
+	for (d = 1; d < n; d++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = device[d],
+					      .flags = RLX_COMPILE_EXPERTS };
+		int64_t ids_of[2][SEQ][CHOSEN];
+		struct rlx_error err = { 0 };
+		struct rlx_runner *r = NULL;
+		struct rlx_session *s;
+		struct rlx_model *m = NULL;
+
+		CHECKF(!rlx_model_open(f.path, &m, &err), "%s", err.text);
+		CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
+		CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+		CHECK_EQ(rlx_runner_output_count(r), 1);	/* as without */
+		s = rlx_runner_session(r, &in, 1, &err);
+		CHECKF(s && !rlx_session_get(s, RLX_IO_OUTPUT, "experts.0",
+					     rlx_type(RLX_I64, 2, SEQ, CHOSEN), ids_of), "%s",
+		       s ? rlx_session_error(s)->text : err.text);
+		for (t = 0; t < 2; t++) {
+			scores(&f, ids + t * SEQ, score);
+			for (i = 0; i < SEQ; i++)
+				for (c = 0; c < CHOSEN; c++) {
+					double *at = score[i], own = at[ids_of[t][i][c]];
+					int e;
+
+					for (e = 0; e < EXPERTS; e++)	/* none left is above it */
+						CHECKF(at[e] <= own + 1e-5, "%s: text %u, token "
+						       "%u: %g, not %g", device[d], t, i, own, at[e]);
+					at[ids_of[t][i][c]] = -INFINITY;
+				}
+		}
+		rlx_runner_free(r);
+		rlx_model_put(m);
+	}
+	remove(f.path);
 }
 
 static void refused(const struct file *f, enum rlx_status st, const char *what)

@@ -602,6 +602,113 @@ TEST(r030_states_go_on)
 	}
 }
 
+/* ---- which experts were chosen ---- */
+
+/* Two layers of experts, whose router gives the rows themselves; another topk as large. */
+static struct rlx_session *routes(const char *device, uint32_t flags)
+{
+	static float eye[16], stack[4 * 4 * 4];
+	struct rlx_graph *g = rlx_graph_new("routes");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1, 2, 4)), w, y;
+	struct rlx_moe_block m = { .size = sizeof(m), .experts.size = sizeof(m.experts),
+				   .chosen = 2 };
+
+	for (int i = 0; i < 16; i++)
+		eye[i] = i % 5 == 0;
+	for (int i = 0; i < 64; i++)
+		stack[i] = i % 16 % 5 == 0 ? -1 : 0;
+	m.router.w = rlx_constant(g, rlx_type(RLX_F32, 4, 4), eye);
+	w = rlx_constant(g, rlx_type(RLX_F32, 4, 4, 4), stack);
+	m.experts.up = (struct rlx_linear){ .w = w };
+	m.experts.down = (struct rlx_linear){ .w = w };
+	m.experts.gate = (struct rlx_linear){ .w = w, .act = RLX_ACT_RELU };
+	y = rlx_emit(g, topk, .x = x, .k = 2, .axis = -1);
+	y = rlx_emit(g, cast, .x = rlx_out(g, y, 1), .to = RLX_F32);
+	y = rlx_emit(g, reduce, .x = y);
+	x = rlx_block_moe(g, rlx_block_moe(g, x, &m, x), &m, RLX_NONE);
+	rlx_output(g, "y", rlx_emit(g, add, .a = x, .b = y));
+	return rig_session(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
+							  .device = device, .flags = flags });
+}
+
+TEST(r013_r014_experts)
+{
+	const float x[8] = { 0, 3, 1, 2, 9, 0, 0, 8 };
+	const int64_t want[4] = { 1, 3, 0, 3 };
+	struct rlx_type t = rlx_type(RLX_I64, 1, 2, 2);
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i, l;
+	struct rlx_session *s;
+	char name[24];
+	int64_t ids[4];
+
+	for (d = 1; d < n; d++) {
+		s = routes(device[d], RLX_COMPILE_EXPERTS);
+		CHECK_EQ(rlx_program_io_count(rlx_session_program(s), RLX_IO_OUTPUT), 3);
+		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 1, 2, 4), x));
+		CHECK(!rlx_session_run(s));
+		for (l = 0; l < 2; l++) {	/* the first adds 0: its gate is -x below 0 */
+			snprintf(name, sizeof(name), "experts.%u", l);
+			CHECKF(!rlx_session_get(s, RLX_IO_OUTPUT, name, t, ids), "%s",
+			       rlx_session_error(s)->text);
+			for (i = 0; i < 4; i++)
+				CHECKF(ids[i] == want[i], "%s: layer %u, %u: %d", device[d], l, i,
+				       (int)ids[i]);
+		}
+		rlx_session_free(s);
+		s = routes(device[d], 0);
+		CHECK_EQ(rlx_program_io_count(rlx_session_program(s), RLX_IO_OUTPUT), 1);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "experts.0", t, ids), RLX_ENOENT);
+		rlx_session_free(s);
+	}
+}
+
+/* A product that chooses, of x[2, 4]. */
+static struct rlx_graph *choosing(const char *output)
+{
+	static const float w[32];
+	struct rlx_graph *g = rlx_graph_new("choosing");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 4));
+	rlx_value idx = rlx_emit(g, cast, .x = rlx_emit(g, arg_reduce, .x = x, .axis = -1),
+				 .to = RLX_I32);
+
+	idx = rlx_emit(g, mod, .a = idx, .b = rlx_scalar_const(g, RLX_I32, 2));
+	rlx_output(g, output, rlx_emit(g, grouped_matmul, .x = x, .idx = idx,
+				       .w = rlx_constant(g, rlx_type(RLX_F32, 2, 4, 4), w)));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	return g;
+}
+
+/* A body's outputs are those of its op; a name that there is already is not taken. */
+TEST(r013_bodies_and_names)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
+				      .flags = RLX_COMPILE_EXPERTS };
+	struct rlx_graph *one = choosing("y"), *taken = choosing("experts.0");
+	struct rlx_graph *g = rlx_graph_new("if");
+	rlx_value p = rlx_input(g, "p", rlx_scalar(RLX_BOOL));
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 4));
+	struct rlx_error err = { 0 };
+	struct rlx_program *prog;
+	struct rlx_session *s;
+
+	rlx_output(g, "y", rlx_emit(g, if, .pred = p, .then_g = one, .else_g = one,
+				    .xs = RLX_VALUES(x)));
+	s = rig_session(g, &o);
+	CHECK_EQ(rlx_program_io_count(rlx_session_program(s), RLX_IO_OUTPUT), 1);
+	CHECK(rlx_session_buf(s, RLX_IO_INPUT, "p").bytes &&
+	      rlx_session_buf(s, RLX_IO_INPUT, "x").bytes);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	rlx_session_free(s);
+	CHECK(!rlx_compile(one, &o, &prog, &err));
+	CHECK_EQ(rlx_program_io_find(prog, RLX_IO_OUTPUT, "experts.0"), 1);
+	rlx_program_put(prog);
+	CHECK_EQ(rlx_compile(taken, &o, &prog, &err), RLX_EEXIST);
+	CHECKF(strstr(err.text, "experts.0"), "%s", err.text);
+	rlx_graph_put(one);
+	rlx_graph_put(taken);
+}
+
 /* ---- what is refused ---- */
 
 /* The graph has failed in this file with a message that has @a and @b. */

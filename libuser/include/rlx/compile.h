@@ -42,6 +42,7 @@ enum rlx_compile_flags {
 	RLX_COMPILE_NATIVE	= 1u << 2,	/* an op without a native kernel is an error */
 	RLX_COMPILE_EXPLAIN	= 1u << 3,	/* keep what was weighed, for rlx explain */
 	RLX_COMPILE_TUNE	= 1u << 4,	/* measure kernels; kept for the device */
+	RLX_COMPILE_EXPERTS	= 1u << 5,	/* which experts were chosen, as outputs */
 };
 
 /**
@@ -55,6 +56,12 @@ enum rlx_compile_flags {
  *             of the same number and processors share them. Nothing to a GPU
  * @precision: see enum rlx_precision
  * @flags:     of enum rlx_compile_flags
+ *             RLX_COMPILE_EXPERTS: behind the graph's outputs stand "experts.0", "experts.1" and
+ *             so on, for each choice of matrices that grouped products (grouped_matmul,
+ *             dequant_grouped_matmul, scaled_grouped_matmul) make, in their order: layer by
+ *             layer. It is what chose, as topk made it, i64[batch, sequence, chosen] of a model
+ *             out of a GGUF file; rlx_session_get() reads what the last run chose. Not of
+ *             products in the bodies of control flow. RLX_EEXIST if the graph has such a name
  * @store:     where prepared weights are looked for and put, see rlx/store.h;
  *             referenced by the program. NULL: memory of the process
  * @dump:      called after each pass with the graph as it then is, not with the bodies
