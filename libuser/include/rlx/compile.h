@@ -147,7 +147,9 @@ RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
 
 /**
  * rlx_program_report - per op kind: how many steps, native or host, and what was
- * fused. Also printed by rlx_compile() to stderr if RLX_DISPATCH_REPORT is set.
+ * fused; how many attention blocks there are (queries, keys and values of one input, attention,
+ * projection), and how many of them in layers with norms behind or ahead. Also printed by
+ * rlx_compile() to stderr if RLX_DISPATCH_REPORT is set.
  */
 RLX_EXPORT enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f);
 
