@@ -62,7 +62,7 @@ function read_row(s,	op, at)
 	match(s, /"[^"]*"/)
 	doc[op] = substr(s, RSTART + 1, RLENGTH - 2)
 	s = substr(s, RSTART + RLENGTH)
-	if (!match(s, /, ((RLX_T_[A-Z]+( \| )?)+|0)\)$/))
+	if (!match(s, /, ((RLX_T_[A-Z_]+( \| )?)+|0)\)$/))
 		bad(op, "no traits at the end of its row")
 	traits[op] = substr(s, RSTART)
 	read_fields(op, substr(s, 1, RSTART))
@@ -107,6 +107,7 @@ function classes(letters,	s)
 function read_pointwise(op, arity, s,	p, in_, y)
 {
 	arguments(s, p)
+	sub(/ .*/, "", p[2])			# traits
 	in_ = arity == 1 ? "x" : "a, b"
 	text[op, "Shapes"] = arity == 1 ? "x[..] -> y[..], alike" : \
 		(arity == 2 ? "a, b" : "cond, a, b") " -> y, broadcasting"

@@ -74,6 +74,7 @@ function integers(v)
 	sub(/\)[ \t]*$/, "", row)
 	name = field(row, 1)
 	types = field(row, 2)
+	sub(/ .*/, "", types)			# traits
 	value = field(row, 4)
 	whole = field(row, 5)
 	if (types ~ /F/ && value != "NOFLOAT") {

@@ -60,6 +60,19 @@ bool rlx_attr_is_default(const struct rlx_field *f, const void *value);
 #define RLX_T_REDUCTION	  (1u << 9)	/* norms, softmax, sums: accumulates */
 #define RLX_T_MOVE	  (1u << 10)	/* copies elements, computes nothing */
 #define RLX_T_SELECT	  (1u << 11)	/* of integers: gives elements of input 0, by order */
+/* What roundings do to it, for tests that draw graphs: what results may be held against. */
+#define RLX_T_STEPPED	  (1u << 12)	/* jumps: inputs must be exact; so is all that is NODIFF */
+#define RLX_T_TIES	  (1u << 13)	/* of equal or coarse elements it makes roundings alone */
+#define RLX_T_CARRIES	  (1u << 14)	/* elements come of earlier ones, which may overflow */
+#define RLX_T_FACTORS	  (1u << 15)	/* stepped: is a matrix singular, of which rank? */
+#define RLX_T_STEEP	  (1u << 16)	/* so large that what follows overflows in f32 */
+#define RLX_T_TAPERS	  (1u << 17)	/* x times what vanishes: at -inf 0 is as good as NaN */
+/*
+ * Infinities and NaNs have one way through, as they have through what is MOVE or ELEMENTWISE
+ * and not TIES: of all inputs, of input 0.
+ */
+#define RLX_T_NONFINITE	  (1u << 18)
+#define RLX_T_NONFINITE_X (1u << 19)
 
 /* Shape and type inference. The op sets out[0..n_out) or fails. Pure. */
 struct rlx_infer {

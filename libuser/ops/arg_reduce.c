@@ -19,7 +19,7 @@ RLX_OP(arg_reduce, "i64 position of the max (or min) along an axis; NaN wins, ti
 	ATTR(bool, min)
 	ATTR(bool, keep_dims)
 	ATTR(bool, last_index),
-	RLX_T_REDUCTION | RLX_T_NODIFF)
+	RLX_T_REDUCTION | RLX_T_NODIFF | RLX_T_NONFINITE)
 
 static enum rlx_status arg_reduce_infer(struct rlx_infer *q)
 {

@@ -18,7 +18,7 @@
 RLX_OP(cast, "to another dtype: nearest even; to integers truncate and saturate, NaN is 0",
 	IN(x)
 	REQ(dtype, to, "a dtype"),
-	RLX_T_ELEMENTWISE)
+	RLX_T_ELEMENTWISE | RLX_T_STEPPED)
 
 static enum rlx_status cast_infer(struct rlx_infer *q)
 {

@@ -16,7 +16,7 @@
 RLX_OP(cholesky, "lower triangular y of y y' = x",
 	IN(x)
 	ATTR(f64, jitter),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS)
 
 static enum rlx_status cholesky_infer(struct rlx_infer *q)
 {

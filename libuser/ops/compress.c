@@ -18,7 +18,7 @@ RLX_OP(compress, "the slices along an axis (or, flat, elements) whose condition 
 	ATTR(i32, axis)
 	ATTR(bool, flat)
 	ATTR(i64, count),
-	RLX_T_MOVE)
+	RLX_T_MOVE | RLX_T_STEPPED)
 
 static enum rlx_status compress_infer(struct rlx_infer *q)
 {

@@ -21,7 +21,7 @@ RLX_OP(conv, "convolution, x[n, c, ..] with w[co, c / groups, ..], plus bias[co]
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
 	ATTR_NZ(i64, groups, 1),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_NONFINITE_X)
 
 static struct op_window_args window_args(const struct rlx_op_conv *a)
 {

@@ -21,7 +21,7 @@ RLX_OP(conv_transpose, "the transpose of conv: x[n, ci, ..] with w[ci, co / grou
 	ATTR(ints, dilation)
 	ATTR(ints, output_pad)
 	ATTR_NZ(i64, groups, 1),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_NONFINITE_X)
 
 static struct op_window_args window_args(const struct rlx_op_conv_transpose *a)
 {

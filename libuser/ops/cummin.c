@@ -15,7 +15,7 @@
 RLX_OP(cummin, "the smallest so far along an axis, and i64 positions; ties to the last, NaN stays",
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last"),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status cummin_infer(struct rlx_infer *q)
 {

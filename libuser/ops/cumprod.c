@@ -17,7 +17,7 @@ RLX_OP(cumprod, "running product along an axis, from either end, with or without
 	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, exclusive)
 	ATTR(bool, reverse),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_CARRIES | RLX_T_STEEP)
 
 static enum rlx_status cumprod_infer(struct rlx_infer *q)
 {

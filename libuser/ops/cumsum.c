@@ -16,7 +16,7 @@ RLX_OP(cumsum, "running sum along an axis, from either end, with or without itse
 	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, exclusive)
 	ATTR(bool, reverse),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_CARRIES)
 
 static enum rlx_status cumsum_infer(struct rlx_infer *q)
 {

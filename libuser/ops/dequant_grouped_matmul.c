@@ -19,7 +19,7 @@
 RLX_OP(dequant_grouped_matmul, "y[m] = x[m] w[idx[m]]', w in blocks of few bits",
 	IN(x) IN(w) IN(idx)
 	REQ(i32, scheme, "a scheme of blocks"),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_STEEP)
 
 static enum rlx_status dequant_grouped_matmul_infer(struct rlx_infer *q)
 {

@@ -26,7 +26,7 @@ RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in
 	ATTR(i32, scheme)
 	ATTR(i64, block)
 	REQ(i64, n, "the number of columns of the weight"),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_STEEP)
 
 static bool is_f8(int scheme)
 {

@@ -16,7 +16,7 @@ RLX_OP(dequantize, "(x - zero point) * scale, in the scale's dtype",
 	IN(x) IN(scale) OPT(zp)
 	ATTR(i32, axis)
 	ATTR(i64, block),
-	RLX_T_MOVE)
+	RLX_T_MOVE | RLX_T_STEEP)
 
 static enum rlx_status dequantize_infer(struct rlx_infer *q)
 {

@@ -14,7 +14,7 @@
  */
 RLX_OP(det, "determinant of the last two dimensions, by LU with partial pivoting",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_STEEP)
 
 static enum rlx_status det_infer(struct rlx_infer *q)
 {

@@ -14,7 +14,7 @@
  */
 RLX_OP(dynamic_quantize, "u8 of x over [min(x, 0), max(x, 0)], its f32 scale and u8 zero point",
 	IN(x),
-	RLX_T_REDUCTION | RLX_T_NODIFF)
+	RLX_T_REDUCTION | RLX_T_NODIFF | RLX_T_TIES)
 
 static enum rlx_status dynamic_quantize_infer(struct rlx_infer *q)
 {

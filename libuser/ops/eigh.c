@@ -15,7 +15,7 @@
  */
 RLX_OP(eigh, "eigenvalues and eigenvectors of symmetric matrices",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS | RLX_T_TIES)
 
 static enum rlx_status eigh_infer(struct rlx_infer *q)
 {

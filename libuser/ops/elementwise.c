@@ -71,6 +71,9 @@ static double floor_mod(double a, double b)
 /* ---- rows ---- */
 
 enum { SAME, BOOL };
+#define STEPPED			/* of traits ops.awk makes flags */
+#define STEEP
+#define TAPERS
 
 #define EW1(n, t, r, f, i, d) \
 	{ RLX_OP_##n, 1, r, t, f_##n, i_##n, u_##n, #f, { #d, NULL, NULL } },
@@ -84,6 +87,9 @@ static const struct ew_row rows[] = {
 #undef EW1
 #undef EW2
 #undef EW3
+#undef STEPPED
+#undef STEEP
+#undef TAPERS
 
 const struct ew_row *rlx_ew_row(const struct rlx_op_def *def)
 {

@@ -25,7 +25,7 @@ RLX_OP(fake_quantize, "clamp(round(x / s), -qmax, qmax) s with s = max|x| / qmax
 	ATTR(i32, ste)
 	ATTR(i32, scale_mode)
 	ATTR(f32, decay),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_TIES)
 
 /* The state is the range max|x|, one number or one for each index of the axis. */
 static int64_t groups_of(const struct rlx_op_fake_quantize *a, const struct rlx_type *x,

@@ -18,7 +18,7 @@ RLX_OP(fake_quantize_lsq, "clamp(round(x / s), -qmax, qmax) s with gradients to 
 	REQ(i32, bits, "the bits to round to, 2 to 16")
 	ATTR(i32, axis)
 	ATTR_NZ(f32, grad_scale, 1),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_TIES)
 
 static enum rlx_status fake_quantize_lsq_infer(struct rlx_infer *q)
 {

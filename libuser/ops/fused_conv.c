@@ -33,7 +33,7 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	ATTR(i32, block)
 	ATTR(dtype, out_dtype)
 	ATTR(bool, plain_y),
-	RLX_T_COMPUTE | RLX_T_FUSED)
+	RLX_T_COMPUTE | RLX_T_FUSED | RLX_T_NONFINITE_X | RLX_T_TAPERS)
 
 /* The plain shape that a blocked x stands for; false if it cannot be blocked. */
 static bool plain_x(const struct rlx_op_fused_conv *a, const struct rlx_type *x,

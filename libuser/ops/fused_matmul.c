@@ -29,7 +29,7 @@ RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes th
 	ATTR(dtype, compute)
 	ATTR(dtype, out_dtype)
 	ATTR(bool, tf32),
-	RLX_T_COMPUTE | RLX_T_FUSED)
+	RLX_T_COMPUTE | RLX_T_FUSED | RLX_T_TAPERS)
 
 static enum rlx_status product_shape(struct rlx_infer *q)
 {

@@ -17,7 +17,7 @@ RLX_OP(fused_norm_matmul, "rms_norm(x, gamma) op(w); gate: fused_swiglu of that"
 	REQ(f32, eps, "what the model was trained with, often 1e-5")
 	ATTR(bool, trans_w)
 	ATTR(i32, gate),
-	RLX_T_COMPUTE | RLX_T_FUSED)
+	RLX_T_COMPUTE | RLX_T_FUSED | RLX_T_TAPERS)
 
 static enum rlx_status fused_norm_matmul_infer(struct rlx_infer *q)
 {

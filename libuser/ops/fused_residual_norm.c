@@ -15,7 +15,7 @@ RLX_OP(fused_residual_norm, "sum = x + residual + bias; layer or rms norm of it 
 	IN(x) IN(residual) OPT(bias) OPT(gamma) OPT(beta)
 	ATTR(i32, kind)
 	REQ(f32, eps, "what the model was trained with, often 1e-5"),
-	RLX_T_REDUCTION | RLX_T_FUSED)
+	RLX_T_REDUCTION | RLX_T_FUSED | RLX_T_STEPPED)
 
 static enum rlx_status fused_residual_norm_infer(struct rlx_infer *q)
 {

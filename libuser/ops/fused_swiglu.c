@@ -13,7 +13,7 @@
 RLX_OP(fused_swiglu, "x[.., up | gate]: up silu(gate); gate_first: x[.., gate | up]",
 	IN(x)
 	ATTR(bool, gate_first),
-	RLX_T_FUSED | RLX_T_REDUCTION)
+	RLX_T_FUSED | RLX_T_REDUCTION | RLX_T_TAPERS)
 
 static enum rlx_status fused_swiglu_infer(struct rlx_infer *q)
 {

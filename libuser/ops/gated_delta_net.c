@@ -17,7 +17,7 @@
 RLX_OP(gated_delta_net, "gated delta rule, by chunks, with state in and out",
 	IN(q) IN(k) IN(v) IN(g) IN(beta) OPT(state)
 	ATTR(f64, scale),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_CARRIES)
 
 enum { Q, K, V, G, BETA, STATE };
 enum { CHUNK = 32, MOST_CHUNKS = 128 };

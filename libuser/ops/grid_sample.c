@@ -26,7 +26,7 @@ RLX_OP(grid_sample, "x[n, c, ..] read at grid[n, .., nd], from -1 to 1, innermos
 	ATTR(i32, mode)
 	ATTR(i32, padding)
 	ATTR(bool, align_corners),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status grid_sample_infer(struct rlx_infer *q)
 {

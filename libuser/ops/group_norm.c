@@ -16,7 +16,7 @@ RLX_OP(group_norm, "x[n, c, ..] normalised over each of 'groups' channel groups,
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(i64, groups, "the number of channel groups, a divisor of the channels")
 	REQ(f32, eps, "what the model was trained with, often 1e-5"),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status group_norm_infer(struct rlx_infer *q)
 {

@@ -21,7 +21,7 @@ RLX_OP(group_topk, "the k best experts of the keep best groups: i32 ids, and the
 	REQ(i64, keep, "how many of them remain")
 	REQ(i64, k, "how many experts are chosen")
 	ATTR_NZ(f32, scaling, 1),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status group_topk_infer(struct rlx_infer *q)
 {

@@ -30,7 +30,7 @@ RLX_OP(gru, "GRU; gates z r h; outputs y, h; activations f g for each direction"
 	ATTR(floats, act_alpha)
 	ATTR(floats, act_beta)
 	ATTR(bool, linear_before_reset),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_CARRIES)
 
 static struct rnn_args args_of(const struct rlx_op_gru *a)
 {

@@ -12,7 +12,7 @@
  */
 RLX_OP(inverse, "inverse of square matrices",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS)
 
 static enum rlx_status inverse_infer(struct rlx_infer *q)
 {

@@ -21,7 +21,7 @@ RLX_OP(knn, "the k nearest of the points y, or of x's others, to each x: distanc
 	IN(x) OPT(y)
 	REQ(i64, k, "how many neighbours")
 	ATTR(i32, metric),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_STEPPED)
 
 enum {
 	MARGIN	= 8,		/* candidates beyond k: what rounding of the product may misplace */

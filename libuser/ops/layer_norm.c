@@ -21,7 +21,7 @@ RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'ax
 	REQ(i32, axis, "-1 to normalise the last dimension, or the first of several")
 	REQ(f32, eps, "what the model was trained with, often 1e-5")
 	ATTR(bool, stats),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status layer_norm_infer(struct rlx_infer *q)
 {

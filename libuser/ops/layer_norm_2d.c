@@ -14,7 +14,7 @@
 RLX_OP(layer_norm_2d, "layer norm over c of [n, c, h, w], pixel by pixel",
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(f32, eps, "what the model was trained with, often 1e-5"),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status layer_norm_2d_infer(struct rlx_infer *q)
 {

@@ -16,7 +16,7 @@ RLX_OP(linear_scan, "y_t = a_t y_(t-1) + x_t along an axis, from either end",
 	IN(a) IN(x) OPT(initial)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, reverse),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_CARRIES)
 
 static enum rlx_status linear_scan_infer(struct rlx_infer *q)
 {

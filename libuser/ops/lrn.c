@@ -18,7 +18,7 @@ RLX_OP(lrn, "x / (bias + alpha / size * sum of x^2 over 'size' neighbouring chan
 	REQ(f32, alpha, "its factor, often 1e-4")
 	REQ(f32, beta, "the exponent, often 0.75")
 	REQ(f32, bias, "what is added, often 1"),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEEP | RLX_T_NONFINITE)
 
 static enum rlx_status lrn_infer(struct rlx_infer *q)
 {

@@ -30,7 +30,7 @@ RLX_OP(lstm, "LSTM; gates i o f c; outputs y, h, c; activations f g h for each d
 	ATTR(ints, acts)
 	ATTR(floats, act_alpha)
 	ATTR(floats, act_beta),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_CARRIES)
 
 static struct rnn_args args_of(const struct rlx_op_lstm *a)
 {

@@ -14,7 +14,7 @@
  */
 RLX_OP(matmul, "a[.., m, k] b[.., k, n], numpy broadcasting of leading dimensions",
 	IN(a) IN(b),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_NONFINITE_X)
 
 static enum rlx_status matmul_infer(struct rlx_infer *q)
 {

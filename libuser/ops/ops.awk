@@ -35,6 +35,8 @@ function init(blk,	s, part)
 	t = "RLX_T_ELEMENTWISE | RLX_T_INPLACE"
 	if ($0 ~ /NODIFF/)
 		t = t " | RLX_T_NODIFF"
+	if (match($0, /" (STEPPED|STEEP|TAPERS),/))
+		t = t " | RLX_T_" substr($0, RSTART + 2, RLENGTH - 3)
 	row("RLX_OP(" part[2] ", \"element by element\", " f ", " t ")")
 	next
 }

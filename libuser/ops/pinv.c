@@ -14,7 +14,7 @@
 RLX_OP(pinv, "Moore-Penrose inverse, by singular values",
 	IN(x)
 	ATTR(f64, rcond),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS | RLX_T_TIES)
 
 static enum rlx_status pinv_infer(struct rlx_infer *q)
 {

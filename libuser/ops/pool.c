@@ -34,7 +34,7 @@ RLX_OP(pool, "max, average or p-norm of windows; .indices adds each maximum's fl
 	ATTR(i32, p)
 	ATTR(bool, indices)
 	ATTR(bool, column_major),
-	RLX_T_REDUCTION | RLX_T_SELECT)
+	RLX_T_REDUCTION | RLX_T_SELECT | RLX_T_STEPPED | RLX_T_NONFINITE)
 
 static struct op_window_args window_args(const struct rlx_op_pool *a)
 {

@@ -22,7 +22,7 @@ RLX_OP(qconv, "conv of (x - x_zp) and (w - w_zp): i32; f32 with scales; u8 or i8
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
 	ATTR_NZ(i64, groups, 1),
-	RLX_T_COMPUTE | RLX_T_NODIFF)
+	RLX_T_COMPUTE | RLX_T_NODIFF | RLX_T_TIES)
 
 static enum rlx_status qconv_infer(struct rlx_infer *q)
 {

@@ -17,7 +17,7 @@
  */
 RLX_OP(qmatmul, "(a - a_zp)(b - b_zp): i32; f32 with scales; u8 or i8 with y_scale as well",
 	IN(a) IN(b) OPT(a_scale) OPT(a_zp) OPT(b_scale) OPT(b_zp) OPT(y_scale) OPT(y_zp) OPT(bias),
-	RLX_T_COMPUTE | RLX_T_NODIFF)
+	RLX_T_COMPUTE | RLX_T_NODIFF | RLX_T_TIES)
 
 static enum rlx_status qmatmul_infer(struct rlx_infer *q)
 {

@@ -15,7 +15,7 @@
  */
 RLX_OP(qr, "orthonormal q and upper triangular r of x = q r",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS | RLX_T_TIES)
 
 static enum rlx_status qr_infer(struct rlx_infer *q)
 {

@@ -19,7 +19,7 @@ RLX_OP(quantize, "saturate(round(x / scale) + zero point), ties to even",
 	ATTR(i32, axis)
 	ATTR(dtype, to)
 	ATTR(i64, block),
-	RLX_T_MOVE | RLX_T_NODIFF)
+	RLX_T_MOVE | RLX_T_NODIFF | RLX_T_TIES)
 
 static enum rlx_status quantize_infer(struct rlx_infer *q)
 {

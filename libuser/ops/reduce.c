@@ -19,7 +19,7 @@ RLX_OP(reduce, "sum, mean, max, min or product over a set of axes",
 	ATTR(ints, axes)
 	ATTR(i32, kind)
 	ATTR(bool, keep_dims),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEEP)
 
 static enum rlx_status reduce_infer(struct rlx_infer *q)
 {

@@ -25,7 +25,7 @@ RLX_OP(rnn, "h = f(x w' + h r' + bias); outputs y, h; one activation for each di
 	ATTR(ints, acts)
 	ATTR(floats, act_alpha)
 	ATTR(floats, act_beta),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_CARRIES)
 
 static struct rnn_args args_of(const struct rlx_op_rnn *a)
 {

@@ -26,7 +26,7 @@ RLX_OP(roi_align, "x[n, c, h, w] pooled over rois[r, 4] (x1 y1 x2 y2) of image b
 	DEF(f32, spatial_scale, 1)
 	ATTR(bool, max_mode)
 	ATTR(bool, half_pixel),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status roi_align_infer(struct rlx_infer *q)
 {

@@ -24,7 +24,7 @@ RLX_OP(scan, "carries, ys[t] = body_g(carries, xs[t], captures) for t < length",
 	ATTR(ints, reverse_xs)
 	ATTR(ints, reverse_ys)
 	INS(xs),
-	RLX_T_SUBGRAPH)
+	RLX_T_SUBGRAPH | RLX_T_CARRIES)
 
 static enum rlx_status check_args(struct rlx_infer *q)
 {

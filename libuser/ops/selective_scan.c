@@ -15,7 +15,7 @@
 RLX_OP(selective_scan, "Mamba's recurrence, with state in and out",
 	IN(x) IN(delta) IN(a) IN(b) IN(c) OPT(d) OPT(z) OPT(state)
 	ATTR(bool, softplus),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_CARRIES)
 
 enum { X, DELTA, A, B, C, D, Z, STATE };
 

@@ -13,7 +13,7 @@
  */
 RLX_OP(slogdet, "sign and logarithm of the determinant",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS | RLX_T_TIES)
 
 static enum rlx_status slogdet_infer(struct rlx_infer *q)
 {

@@ -15,7 +15,7 @@
 RLX_OP(solve, "y of a y = b, by LU with partial pivoting",
 	IN(a) IN(b)
 	ATTR(bool, vector),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS)
 
 static enum rlx_status solve_infer(struct rlx_infer *q)
 {

@@ -16,7 +16,7 @@ RLX_OP(sort, "ascending (or descending) along an axis, and i64 positions; stable
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, descending),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_NONFINITE)
 
 static enum rlx_status sort_infer(struct rlx_infer *q)
 {

@@ -20,7 +20,7 @@ RLX_OP(splat_blend, "splats, the first in front, blended into a picture [height,
 	IN(splats) IN(boxes) IN(background)
 	REQ(i64, width, "of the picture, in pixels")
 	REQ(i64, height, "of the picture, in pixels"),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status splat_blend_infer(struct rlx_infer *q)
 {

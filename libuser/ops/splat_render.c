@@ -21,7 +21,7 @@ RLX_OP(splat_render, "Gaussians drawn: red, green, blue, and what they cover, [h
 	REQ(i64, height, "of the picture, in pixels")
 	DEF(f32, near, 0.01)
 	DEF(f32, dilation, 0.3),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status splat_render_infer(struct rlx_infer *q)
 {

@@ -15,7 +15,7 @@ RLX_OP(sum_squares, "sum, or mean, of x^2 over a set of axes",
 	ATTR(ints, axes)
 	ATTR(bool, mean)
 	ATTR(bool, keep_dims),
-	RLX_T_FUSED | RLX_T_REDUCTION)
+	RLX_T_FUSED | RLX_T_REDUCTION | RLX_T_STEEP)
 
 static int32_t kind_of(const struct rlx_op_sum_squares *a)
 {

@@ -16,7 +16,7 @@
  */
 RLX_OP(svd, "singular values and vectors",
 	IN(x),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS | RLX_T_TIES)
 
 static enum rlx_status svd_infer(struct rlx_infer *q)
 {

@@ -19,7 +19,7 @@ RLX_OP(topk, "the k largest (or smallest) along an axis, and i64 positions; ties
 	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, smallest)
 	ATTR(bool, unsorted),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_NONFINITE)
 
 static enum rlx_status topk_infer(struct rlx_infer *q)
 {

@@ -17,7 +17,7 @@ RLX_OP(triangular_solve, "y of a y = b for triangular a",
 	ATTR(bool, upper)
 	ATTR(bool, transposed)
 	ATTR(bool, unit),
-	RLX_T_REDUCTION)
+	RLX_T_REDUCTION | RLX_T_FACTORS)
 
 static enum rlx_status triangular_solve_infer(struct rlx_infer *q)
 {

@@ -21,7 +21,7 @@ RLX_OP(unique, "distinct slices, sorted or as met; first positions, inverse map,
 	ATTR(bool, flat)
 	ATTR(bool, unsorted)
 	ATTR(i64, count),
-	RLX_T_MOVE)
+	RLX_T_MOVE | RLX_T_STEPPED)
 
 /*
  * Shapes:	x[..] -> y[]

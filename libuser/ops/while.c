@@ -19,7 +19,7 @@ RLX_OP(while, "while cond_g(carries, captures): carries = body_g(carries, captur
 	ATTR(i64, max_trip)
 	ATTR(i32, n_carry)
 	INS(xs),
-	RLX_T_SUBGRAPH)
+	RLX_T_SUBGRAPH | RLX_T_CARRIES)
 
 static enum rlx_status while_infer(struct rlx_infer *q)
 {

@@ -59,12 +59,6 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed);
 bool fuzz_draw_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t i);
 /* Its result jumps: what comes in must be exact, or anything may come out. */
 bool fuzz_is_stepped(const struct rlx_op_def *d);
-/* Does a later element come from an earlier one of its result, which may have overflowed? */
-bool fuzz_carries_state(const struct rlx_op_def *d);
-/* Does it factor a matrix, which may be singular? */
-bool fuzz_is_factored(const struct rlx_op_def *d);
-/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
-bool fuzz_is_steep(const struct rlx_op_def *d);
 
 /* ---- fuzz_case.c ---- */
 void fuzz_copy(struct fuzz_case *to, const struct fuzz_case *from);

@@ -175,25 +175,6 @@ static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, do
 	rlx_graph_put(g);
 }
 
-/*
- * x times what vanishes as x goes to -inf: there the evaluation is not a number, and 0, the
- * limit, is as good.
- */
-static bool is_tail(const struct rlx_op_def *d)
-{
-	static const uint16_t tails[] = {
-		RLX_OP_gelu, RLX_OP_gelu_tanh, RLX_OP_silu, RLX_OP_mish, RLX_OP_hard_swish,
-		RLX_OP_fused_matmul, RLX_OP_fused_conv, RLX_OP_fused_swiglu,
-		RLX_OP_fused_norm_matmul,
-	};
-	uint32_t i;
-
-	for (i = 0; i < sizeof(tails) / sizeof(tails[0]); i++)
-		if (d->index == tails[i])
-			return true;
-	return false;
-}
-
 static void tolerances(struct sides *s)
 {
 	double unit = unit_of(s->real);
@@ -203,7 +184,7 @@ static void tolerances(struct sides *s)
 	for (i = 0; i < s->c->n_node; i++) {
 		s->tol += s->c->node[i].tol;
 		s->exact = s->exact && s->c->node[i].tol == 0;
-		s->tail = s->tail || is_tail(s->c->node[i].def);
+		s->tail = s->tail || s->c->node[i].def->traits & RLX_T_TAPERS;
 	}
 	if (!s->exact)
 		s->tol += 4 * unit * s->c->n_node;
@@ -388,7 +369,7 @@ static bool overflows(const struct sides *s)
 	int64_t i;
 
 	for (k = 0; k < s->c->n_node; k++)
-		carries = carries || fuzz_carries_state(s->c->node[k].def);
+		carries = carries || s->c->node[k].def->traits & RLX_T_CARRIES;
 	for (k = 0; carries && !s->exact && k < s->way[TRUTH].n; k++) {
 		struct rlx_tensor t = plain(s->way[TRUTH].t[k]);
 		double top = largest(s->way[WRITTEN].t[k].type.dtype), v;
@@ -510,7 +491,7 @@ static bool is_nearly_singular(const struct sides *s, enum rlx_status got)
 	int64_t k;
 
 	for (i = 0; i < s->c->n_node; i++)
-		factors = factors || fuzz_is_factored(s->c->node[i].def);
+		factors = factors || s->c->node[i].def->traits & RLX_T_FACTORS;
 	if (!factors || (w->status && w->status != RLX_ERANGE) || (got && got != RLX_ERANGE))
 		return false;
 	if (!got)

@@ -62,51 +62,9 @@ static bool is_drawn(const struct rlx_op_def *d)
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
 }
 
-/* What is singular, or of which rank, is decided by roundings. */
-bool fuzz_carries_state(const struct rlx_op_def *d)
-{
-	switch (d->index) {
-	case RLX_OP_lstm: case RLX_OP_gru: case RLX_OP_rnn: case RLX_OP_cumsum:
-	case RLX_OP_cumprod: case RLX_OP_linear_scan: case RLX_OP_selective_scan:
-	case RLX_OP_gated_delta_net: case RLX_OP_scan: case RLX_OP_while:
-		return true;
-	}
-	return false;
-}
-
-bool fuzz_is_factored(const struct rlx_op_def *d)
-{
-	switch (d->index) {
-	case RLX_OP_solve: case RLX_OP_triangular_solve: case RLX_OP_cholesky: case RLX_OP_inverse:
-	case RLX_OP_slogdet: case RLX_OP_qr: case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
-		return true;
-	}
-	return false;
-}
-
 bool fuzz_is_stepped(const struct rlx_op_def *d)
 {
-	static const uint16_t steps[] = {
-		RLX_OP_mod, RLX_OP_fmod, RLX_OP_round, RLX_OP_floor, RLX_OP_ceil, RLX_OP_trunc,
-		RLX_OP_sign, RLX_OP_eq, RLX_OP_ne, RLX_OP_lt, RLX_OP_le, RLX_OP_gt, RLX_OP_ge,
-		RLX_OP_is_inf, RLX_OP_is_nan, RLX_OP_cast, RLX_OP_topk, RLX_OP_sort,
-		RLX_OP_fake_quantize, RLX_OP_fake_quantize_lsq, RLX_OP_grid_sample,
-		RLX_OP_roi_align, RLX_OP_compress, RLX_OP_knn, RLX_OP_group_topk,
-		RLX_OP_cummax, RLX_OP_cummin, RLX_OP_splat_blend, RLX_OP_splat_blend_grad,
-		RLX_OP_splat_render, RLX_OP_splat_project,
-		RLX_OP_pool, RLX_OP_det, RLX_OP_unique,
-		/* of repeated elements their results are roundings alone */
-		RLX_OP_layer_norm, RLX_OP_group_norm, RLX_OP_layer_norm_2d,
-		RLX_OP_fused_residual_norm,
-		/* of what they are given anything grows without bound: see contract() */
-		RLX_OP_gated_delta_net, RLX_OP_linear_scan, RLX_OP_selective_scan,
-	};
-	uint32_t i;
-
-	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		if (d->index == steps[i])
-			return true;
-	return d->traits & RLX_T_NODIFF || fuzz_is_factored(d);
+	return d->traits & (RLX_T_STEPPED | RLX_T_NODIFF | RLX_T_FACTORS);
 }
 
 static const struct rlx_op_def *draw_def(struct source *s, bool pointwise)
@@ -482,17 +440,10 @@ static void bend(struct source *s, uint32_t times)
  */
 static uint32_t finite_from(const struct rlx_op_def *d)
 {
-	switch (d->index) {
-	case RLX_OP_arg_reduce: case RLX_OP_topk: case RLX_OP_sort: case RLX_OP_pool:
-		return UINT32_MAX;
-	case RLX_OP_matmul: case RLX_OP_conv: case RLX_OP_conv_transpose: case RLX_OP_fused_conv:
+	if (d->traits & RLX_T_NONFINITE_X)
 		return 1;
-	case RLX_OP_quantize:
-		return 0;
-	case RLX_OP_lrn:
-		return UINT32_MAX;
-	}
-	return d->traits & (RLX_T_MOVE | RLX_T_ELEMENTWISE) ? UINT32_MAX : 0;
+	return d->traits & RLX_T_NONFINITE || (!(d->traits & RLX_T_TIES) &&
+	       d->traits & (RLX_T_MOVE | RLX_T_ELEMENTWISE)) ? UINT32_MAX : 0;
 }
 
 /*
@@ -502,13 +453,7 @@ static uint32_t finite_from(const struct rlx_op_def *d)
  */
 static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 {
-	switch (d->index) {
-	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_fake_quantize_lsq:
-	case RLX_OP_dynamic_quantize: case RLX_OP_qmatmul: case RLX_OP_qconv:
-	case RLX_OP_slogdet: case RLX_OP_qr: case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
-		return draw == FUZZ_COARSE || draw == FUZZ_ALIKE;
-	}
-	return false;
+	return d->traits & RLX_T_TIES && (draw == FUZZ_COARSE || draw == FUZZ_ALIKE);
 }
 
 static void within(struct fuzz_leaf *l, double lo, double hi)
@@ -620,22 +565,6 @@ void fuzz_draw_op(struct fuzz_case *c, uint64_t seed)
 
 /* ---- graphs ---- */
 
-bool fuzz_is_steep(const struct rlx_op_def *d)
-{
-	static const uint16_t steep[] = {
-		RLX_OP_exp, RLX_OP_expm1, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow,
-		RLX_OP_div, RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
-		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
-		RLX_OP_sum_squares, RLX_OP_dequant_grouped_matmul,
-	};
-	uint32_t i;
-
-	for (i = 0; i < sizeof(steep) / sizeof(steep[0]); i++)
-		if (d->index == steep[i])
-			return true;
-	return false;
-}
-
 /* Steep, or only kept from below as yet: see tame(). */
 static bool is_wild(const struct fuzz_case *c, uint32_t k)
 {
@@ -643,7 +572,7 @@ static bool is_wild(const struct fuzz_case *c, uint32_t k)
 
 	if (n->def->index == RLX_OP_max && n->in[0] >= FUZZ_LEAVES)
 		n = &c->node[(n->in[0] - FUZZ_LEAVES) / FUZZ_OUT];
-	return fuzz_is_steep(n->def);
+	return n->def->traits & RLX_T_STEEP;
 }
 
 /*
@@ -846,7 +775,7 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 		dress(&s, first, UINT32_MAX);
 		if (!fuzz_is_stepped(c->node[c->n_node - 1].def))
 			connect(&s);
-		if (fuzz_is_steep(c->node[c->n_node - 1].def))
+		if (c->node[c->n_node - 1].def->traits & RLX_T_STEEP)
 			tame(c);
 		if (one_in(&s, 6))
 			c->keep |= 1u << (c->n_node - 1);
