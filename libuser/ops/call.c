@@ -57,6 +57,12 @@ static int64_t meaning(const struct rlx_graph *body, const char *name, const str
 	return n + i;
 }
 
+/* The input of @body whose gradient the rule's output @name is. -1: of none. */
+static int64_t gradient_of(const struct rlx_graph *body, const char *name)
+{
+	return strncmp(name, "d_", 2) ? -1 : find(body, RLX_IO_INPUT, "", name + 2);
+}
+
 /* Every input and output of the rule has a meaning, and the type of it. */
 static enum rlx_status check_rule(struct rlx_infer *q, const struct rlx_graph *body,
 				  const struct rlx_graph *rule)
@@ -75,11 +81,10 @@ static enum rlx_status check_rule(struct rlx_infer *q, const struct rlx_graph *b
 		st = sub_need_type(q, rule, RLX_IO_INPUT, i, t, "vjp_g");
 	}
 	for (i = 0; !st && i < sub_outputs(rule); i++) {
-		int64_t k = -1;
+		int64_t k;
 
 		name = rlx_graph_io_name(rule, RLX_IO_OUTPUT, i);
-		if (!strncmp(name, "d_", 2))
-			k = find(body, RLX_IO_INPUT, "", name + 2);
+		k = gradient_of(body, name);
 		if (k < 0)
 			return op_fail(q, RLX_ENOENT, "vjp_g's output '%s' is not d_ and an input "
 				       "of body_g", name);
@@ -134,12 +139,14 @@ static enum rlx_status call_expand(struct rlx_expand *q)
 	return emit_part(q->g, ((const struct rlx_op_call *)q->args)->body_g, q->in, q->out);
 }
 
-/* The rule's input @i. */
+/* The rule's input @i; none if it stands for nothing that the call has. */
 static rlx_value rule_input(struct rlx_grad *q, const struct rlx_op_call *a, uint32_t i)
 {
 	const struct rlx_type *t;
 	int64_t k = meaning(a->body_g, rlx_graph_io_name(a->vjp_g, RLX_IO_INPUT, i), &t);
 
+	if (k < 0 || k >= (int64_t)q->n_in + 2 * (int64_t)q->n_out)
+		return (rlx_value){ 0 };
 	if (k < q->n_in)
 		return q->in[k];
 	k -= q->n_in;
@@ -149,26 +156,41 @@ static rlx_value rule_input(struct rlx_grad *q, const struct rlx_op_call *a, uin
 	return q->d_out[k].id ? q->d_out[k] : op_zeros_like(q->g, q->out[k]);
 }
 
+/* Of a call whose types nobody inferred; see check_rule(). */
+static enum rlx_status no_meaning(struct rlx_graph *g, const struct rlx_graph *rule,
+				  enum rlx_io io, uint32_t i)
+{
+	return rlx_fail(&g->err, RLX_ENOENT, "call: vjp_g's '%s' has no meaning in body_g",
+			rlx_graph_io_name(rule, io, i));
+}
+
 static enum rlx_status call_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_call *a = q->args;
-	uint32_t n = a->vjp_g ? sub_inputs(a->vjp_g) : 0, i;
-	rlx_value *in = rlx_calloc((size_t)n + RLX_MAX_OUT, sizeof(*in)), *out = in + n;
+	uint32_t n = a->vjp_g ? sub_inputs(a->vjp_g) : 0;
+	uint32_t n_out = a->vjp_g ? sub_outputs(a->vjp_g) : 0, i;
+	rlx_value *in = rlx_calloc((size_t)n + n_out + 1, sizeof(*in)), *out = in + n;
 	enum rlx_status st = RLX_OK;
+	int64_t k;
 
 	if (!in)
 		return rlx_fail(&q->g->err, RLX_ENOMEM, "call: out of memory");
 	if (!a->vjp_g)
 		st = rlx_fail(&q->g->err, RLX_ENOSUP, "call: vjp_g is missing; rlx_call() puts the "
 			      "body's nodes there without one");
-	for (i = 0; i < n; i++)
+	for (i = 0; !st && i < n; i++) {
 		in[i] = rule_input(q, a, i);
+		if (!in[i].id)
+			st = no_meaning(q->g, a->vjp_g, RLX_IO_INPUT, i);
+	}
 	if (!st)
 		st = emit_part(q->g, a->vjp_g, in, out);
-	for (i = 0; !st && i < sub_outputs(a->vjp_g); i++) {
-		const char *name = rlx_graph_io_name(a->vjp_g, RLX_IO_OUTPUT, i) + 2;
-
-		q->d_in[find(a->body_g, RLX_IO_INPUT, "", name)] = out[i];
+	for (i = 0; !st && i < n_out; i++) {
+		k = gradient_of(a->body_g, rlx_graph_io_name(a->vjp_g, RLX_IO_OUTPUT, i));
+		if (k < 0 || k >= q->n_in)
+			st = no_meaning(q->g, a->vjp_g, RLX_IO_OUTPUT, i);
+		else
+			q->d_in[k] = out[i];
 	}
 	rlx_free(in);
 	return st;
