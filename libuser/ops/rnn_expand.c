@@ -137,6 +137,17 @@ static rlx_value live_steps(const struct unroll *u, rlx_value lens)
 	return op_reshape(g, t, (int64_t[]){ u->m.t, u->m.b, 1 }, 3);
 }
 
+/* Without a step nothing is turned round: true for a length of 0, what is gathered for no other. */
+static rlx_value no_steps(const struct unroll *u, rlx_value lens)
+{
+	const bool yes = true;
+	rlx_value v = rlx_constant(u->g, rlx_type(RLX_BOOL, 1), &yes);
+
+	v = rlx_emit(u->g, gather, .x = v,
+		     .indices = rlx_emit(u->g, abs, .x = op_cast(u->g, lens, RLX_I64)));
+	return op_reshape(u->g, v, (int64_t[]){ u->m.b, 1 }, 2);
+}
+
 /* [t, b, gates h]: x w' and what of the bias the cell does not add. */
 static rlx_value project(const struct unroll *u, int64_t d, rlx_value *out_rb)
 {
@@ -299,7 +310,7 @@ enum rlx_status rnn_expand(struct rlx_expand *q, const struct rnn_args *a,
 {
 	struct unroll u = { .q = q, .g = q->g, .a = a, .how = how };
 	struct rlx_type x = op_type(q->g, q->in[0]), r = op_type(q->g, q->in[2]);
-	rlx_value out[2][3] = { 0 };
+	rlx_value out[2][3] = { 0 }, fits = { 0 };
 	int64_t d;
 	uint32_t k;
 
@@ -311,14 +322,19 @@ enum rlx_status rnn_expand(struct rlx_expand *q, const struct rnn_args *a,
 	u.x = given(&u, 0);
 	if (a->batch_first)
 		u.x = op_transpose(q->g, u.x, RLX_INTS(1, 0, 2));
-	if (q->n_in > 4 && q->in[4].id) {
+	if (q->n_in > 4 && q->in[4].id && !u.m.t) {
+		fits = no_steps(&u, q->in[4]);
+	} else if (q->n_in > 4 && q->in[4].id) {
 		u.live = live_steps(&u, q->in[4]);
 		/* what stands behind a row's end may be NaN, whose gradient is */
 		u.x = rlx_emit(q->g, where, .cond = u.live, .a = u.x,
 			       .b = op_const_like(q->g, u.x, 0));
 	}
-	for (d = 0; d < u.m.d && !op_done(q->g); d++)
+	for (d = 0; d < u.m.d && !op_done(q->g); d++) {
 		unroll(&u, d, out[d]);
+		for (k = 1; k < q->n_out && fits.id; k++)
+			out[d][k] = if_live(q->g, fits, out[d][k], op_zeros_like(q->g, out[d][k]));
+	}
 	for (k = 0; k < q->n_out && !op_done(q->g); k++)
 		join(&u, k, (rlx_value[]){ out[0][k], out[1][k] });
 	return op_done(q->g);
