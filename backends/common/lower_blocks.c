@@ -89,8 +89,6 @@ static enum rlx_status reorder(struct rlx_lower *lo, bool to)
 {
 	struct sides s = sides_of(lo, to);
 
-	if (!rlx_type_count(s.plain))
-		return lo->status;
 	return s.plain->dtype == RLX_F32 && s.block == lo->block ? own_block(lo, &s) :
 	       any_block(lo, &s);
 }

@@ -66,7 +66,7 @@ enum rlx_status rlx_lower_batches(struct rlx_lower *lo)
 	bool less = rlx_type_count(&full[1]) < rlx_type_count(&full[0]), alone[2];
 	uint32_t k;
 
-	if (!rlx_type_count(y) || !rlx_type_count(a) || !rlx_type_count(b) ||
+	if (!rlx_type_count(a) || !rlx_type_count(b) ||
 	    batch_rank(a, b, y, dim, st) <= 2)
 		return lo->status;
 	alone[0] = batch_rank(&full[0], b, y, dim, st) <= 2;
@@ -109,8 +109,6 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_k_gemm *g, bool tr
 	const struct rlx_type *residual = rlx_lower_in(lo, 3), *y = rlx_lower_out(lo, 0);
 	enum rlx_status st;
 
-	if (!rlx_type_count(y))	/* to the kernel no batch is one */
-		return lo->status;
 	st = fill(lo, g, trans_b);
 	if (st)
 		return st;

@@ -182,8 +182,6 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 	struct rlx_k_rope *a = rlx_lower_args(lo, sizeof(*a));
 	bool bhsd = x->rank == 4 && r->layout == RLX_BHSD;
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->batch = x->dim[0];
 	a->len = x->dim[bhsd ? 2 : 1];
 	a->heads = x->rank == 3 ? r->heads : x->dim[bhsd ? 1 : 2];
@@ -245,8 +243,6 @@ enum rlx_status rlx_lower_sample(struct rlx_lower *lo)
 
 	if (x->dtype != RLX_F32 || !supports_call(lo, 1) || x->dim[1] > UINT32_MAX / 2)
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->rows = x->dim[0];
 	a->n = x->dim[1];
 	a->seed = s->seed;

@@ -375,7 +375,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	int64_t n = rlx_type_count(idx);
 	enum rlx_status st = rlx_lower_copy(lo);
 
-	if (st || !n || !rlx_type_count(x))
+	if (st || !n)
 		return st;
 	a = rlx_lower_args(lo, sizeof(*a));
 	a->rank = (int)x->rank;
@@ -404,7 +404,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	uint32_t i;
 
 	st = rlx_lower_copy(lo);
-	if (st || !rlx_type_count(rlx_lower_in(lo, 2)) || !rlx_type_count(x))
+	if (st || !rlx_type_count(rlx_lower_in(lo, 2)))
 		return st;
 	a = rlx_lower_args(lo, sizeof(*a));
 	a->k = (int)idx->dim[idx->rank - 1];
@@ -501,8 +501,6 @@ enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 	int64_t most = x->dim[shape_axis(r->time_axis, x->rank)], i, n;
 	enum rlx_status st = RLX_OK;
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	if (!rlx_lower_const(lo, 1))
 		return reverse_by_data(lo);
 	for (i = 0; i < lens->dim[0]; i++)

@@ -74,8 +74,6 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *r = rlx_lower_in(lo, 1);
 	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->n = x->dim[x->rank - 1];
 	a->rows = shape_span(x, 0, x->rank - 1);
 	a->eps = n->eps;
@@ -100,8 +98,6 @@ enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_group_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->batch = x->dim[0];
 	a->channels = x->dim[1];
 	a->inner = shape_span(x, 2, x->rank);
@@ -122,8 +118,6 @@ enum rlx_status rlx_lower_lrn(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_lrn *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->batch = x->dim[0];
 	a->channels = x->dim[1];
 	a->inner = shape_span(x, 2, x->rank);
@@ -151,8 +145,6 @@ enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->x_type = a->y_type = (uint8_t)x->dtype;
 	a->log = lo->st->def->index == RLX_OP_log_softmax;
-	if (!rlx_type_count(x))
-		return lo->status;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	if (ax)
@@ -221,8 +213,8 @@ enum rlx_status rlx_lower_arg_reduce(struct rlx_lower *lo)
 	a->idx_type = RLX_I64;
 	a->min = r->min;
 	a->last = r->last_index;
-	if (!rlx_type_count(x) || x->dtype == RLX_C64)
-		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
+	if (x->dtype == RLX_C64)
+		return rlx_lower_unsupported(lo, "no kernel for this dtype");
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->idx, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_argreduce, rlx_k_argreduce_units(a),
@@ -236,8 +228,6 @@ static enum rlx_status lower_scan(struct rlx_lower *lo, struct rlx_k_scan set, i
 	uint32_t ax = shape_axis(axis, x->rank);
 
 	*a = set;
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);

@@ -208,8 +208,6 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 	struct param as, az, bs, bz;
 	int64_t rows[2], cols[2];
 
-	if (!rlx_type_count(y))
-		return lo->status;
 	if (!qmatmul_supports(lo, &set))
 		return rlx_lower_unsupported(
 			lo, "no kernel for these dtypes, this bias or an output scale "

@@ -32,8 +32,6 @@ static enum rlx_status call_quant(struct rlx_lower *lo, struct rlx_k_quant *a,
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 
-	if (!rlx_type_count(x))
-		return lo->status;
 	a->x_type = (uint8_t)x->dtype;
 	a->y_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
 	a->scale_type = (uint8_t)rlx_lower_in(lo, 1)->dtype;

@@ -16,8 +16,6 @@ enum rlx_status rlx_lower_grid_sample(struct rlx_lower *lo)
 	double reads = 1;
 	uint32_t d;
 
-	if (!rlx_type_count(y))
-		return lo->status;
 	a->images = x->dim[0];
 	a->channels = x->dim[1];
 	a->places = shape_span(y, 2, y->rank);
@@ -44,8 +42,6 @@ enum rlx_status rlx_lower_roi_align(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 	struct rlx_k_roi_align *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_type_count(y))		/* but regions to check, where no channel is */
-		return y->dim[0] ? rlx_lower_unsupported(lo, "nothing to pool") : lo->status;
 	a->images = x->dim[0];
 	a->channels = x->dim[1];
 	a->regions = y->dim[0];

@@ -131,10 +131,22 @@ static const char *lacks(const struct rlx_lower *lo)
 	return NULL;
 }
 
+static int64_t count_of(const void *lower, uint32_t k)
+{
+	const struct rlx_lower *lo = lower;
+	uint32_t n = lo->st->n_in;
+	const struct rlx_type *t = k < n ? rlx_lower_in(lo, k) : rlx_lower_out(lo, k - n);
+
+	return t ? rlx_type_count(t) : -1;
+}
+
 enum rlx_status rlx_lower_by(struct rlx_lower *lo, rlx_lower_fn *fn)
 {
-	const char *why = fn ? lacks(lo) : "no kernel";
+	const char *why;
 
+	if (rlx_is_idle(count_of, lo, lo->st->n_in, lo->st->n_out))
+		return lo->status;
+	why = fn ? lacks(lo) : "no kernel";
 	if (rlx_lower_is_empty(lo))
 		return rlx_lower_empty(lo);
 	return why ? rlx_lower_unsupported(lo, why) : fn(lo);

@@ -9,23 +9,6 @@
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 
-/* Nothing comes out and nothing goes in: as rlx_op_eval() has it. */
-static bool is_idle(const struct rlx_lower *lo)
-{
-	const struct rlx_type *t;
-	bool empty = false;
-	uint32_t k;
-
-	for (k = 0; k < lo->st->n_out; k++)
-		if (rlx_type_count(rlx_lower_out(lo, k)))
-			return false;
-	for (k = 0; k < lo->st->n_in; k++) {
-		t = rlx_lower_in(lo, k);
-		empty = empty || (t && !rlx_type_count(t));
-	}
-	return empty;
-}
-
 /* Inputs that are more than handed on to every body. */
 static uint32_t own_inputs(const struct rlx_plan_step *st)
 {
@@ -83,7 +66,7 @@ bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k)
 
 static enum rlx_status control(struct rlx_lower *lo)
 {
-	return is_idle(lo) ? RLX_OK : lo->ops->host_fallback(lo, RLX_CALL_CONTROL);
+	return lo->ops->host_fallback(lo, RLX_CALL_CONTROL);
 }
 
 enum rlx_status cpu_lower_if(struct rlx_lower *lo)

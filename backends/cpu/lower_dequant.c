@@ -148,8 +148,6 @@ enum rlx_status cpu_lower_dequant_matmul(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_gemm_wq *a;
 
-	if (!rlx_type_count(rlx_lower_out(lo, 0)))
-		return lo->status;
 	if (x->dtype == RLX_F32 && rlx_block_elements(d->scheme))
 		return lower_blocks(lo, d);
 	if (x->dtype != RLX_F32 || d->scheme > RLX_SCHEME_UINT4_BLOCK)

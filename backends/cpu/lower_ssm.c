@@ -17,8 +17,6 @@ enum rlx_status cpu_lower_linear_scan(struct rlx_lower *lo)
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
 	a->reverse = o->reverse;
-	if (!rlx_type_count(x))
-		return lo->status;
 	rlx_lower_ref_in(lo, &a->a, 0, 0);
 	rlx_lower_ref_in(lo, &a->x, 1, 0);
 	if (rlx_lower_in(lo, 2))

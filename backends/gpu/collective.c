@@ -19,8 +19,6 @@ enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
 	struct gpu_collective *a;
 	struct gpu_call *call;
 
-	if (!rlx_type_count(t))
-		return RLX_OK;
 	if (p->ranks == 1)
 		return rlx_lower_copy(lo);
 	a = rlx_lower_args(lo, sizeof(*a));

@@ -57,8 +57,6 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	struct rlx_g_grouped *a = rlx_lower_args(lo, sizeof(*a));
 	struct rlx_k_gemm *g = &a->g;
 
-	if (!rlx_type_count(y))
-		return lo->status;
 	if (wide ? x->dtype != w->dtype : !rlx_lower_real(x->dtype) || !rlx_lower_real(w->dtype))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	g->m = (size_t)x->dim[0];

@@ -210,7 +210,7 @@ static struct hlo put_tuples(struct hlo_emit *e, struct hlo at, struct hlo updat
 	const uint32_t m = (uint32_t)at.t.dim[at.t.rank - 1], r = at.t.rank - 1;
 	struct hlo_type one = { .dtype = list[0].t.dtype };
 
-	if (!hlo_count(&updates.t) || !hlo_count(&e->in[0].t))
+	if (!hlo_count(&updates.t))
 		return e->in[0];
 	v = hlo_new(e, &list[0].t);
 	hlo_put(&e->text, "\"stablehlo.scatter\"(%%%u, %%%u, %%%u) <{scatter_dimension_numbers = "

@@ -124,10 +124,6 @@ static void running(struct hlo_emit *e, const char *op, int32_t along, bool excl
 	struct hlo_type one = scalar(x.t.dtype);
 	uint32_t d;
 
-	if (!hlo_count(&x.t)) {
-		e->out[0] = e->in[0];
-		return;
-	}
 	init = zero(e, x.t.dtype, op[0] == 'm');
 	y = hlo_new(e, &x.t);
 	hlo_put(&e->text, "\"stablehlo.reduce_window\"(%%%u, %%%u) <{", x.id, init.id);

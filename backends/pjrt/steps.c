@@ -33,8 +33,30 @@ static bool check(struct hlo_emit *e)
 	return !e->why;
 }
 
+static int64_t count_of(const void *emit, uint32_t k)
+{
+	const struct hlo_emit *e = emit;
+
+	if (k >= e->n_in)
+		return rlx_type_count(&e->type[k - e->n_in]);
+	return e->in[k].id ? hlo_count(&e->in[k].t) : -1;
+}
+
+/* Nothing comes out: the kernels of a plugin are not asked for it. */
+static void idle(struct hlo_emit *e)
+{
+	struct hlo_type t;
+	uint32_t k;
+
+	for (k = 0; k < e->n_out; k++) {
+		t = hlo_type(&e->type[k]);
+		e->out[k] = hlo_integer(e, &t, 0);
+	}
+}
+
 bool hlo_step(struct hlo_emit *e)
 {
+	bool is_idle = rlx_is_idle(count_of, e, e->n_in, e->n_out);
 	hlo_fn *fn = function_of(e->def);
 	const size_t begin = e->text.n;
 	const uint32_t last = e->last;
@@ -43,7 +65,7 @@ bool hlo_step(struct hlo_emit *e)
 	e->why = NULL;
 	e->bad = e->each_bad = (struct hlo){ 0 };
 	memset(e->out, 0, e->n_out * sizeof(*e->out));
-	if (!fn)
+	if (!fn && !is_idle)
 		hlo_fail(e, "no StableHLO for it");
 	for (k = 0; k < e->n_in && !e->why; k++)
 		if (e->in[k].id && !hlo_dtype_name(e->in[k].t.dtype))
@@ -51,7 +73,9 @@ bool hlo_step(struct hlo_emit *e)
 	for (k = 0; k < e->n_out && !e->why; k++)
 		if (rlx_dtype_is_float(e->type[k].dtype) && rlx_dtype_size(e->type[k].dtype) < 2)
 			hlo_fail(e, "floats of 8 bits are not made");
-	if (!e->why)
+	if (!e->why && is_idle)
+		idle(e);
+	else if (!e->why)
 		fn(e);
 	if (check(e))
 		return true;

@@ -14,22 +14,31 @@ static enum rlx_status call_graph(struct rlx_eval *q, const struct rlx_graph *su
 	return rlx_graph_eval(sub, in, out, q->err);
 }
 
-/*
- * Nothing comes out and nothing goes in: an op may then not walk the sizes of the
- * other dimensions, which can be anything. Nor are indices checked: backends have no
- * kernel to run then.
- */
-static bool is_idle(const struct rlx_infer *q)
+bool rlx_is_idle(int64_t (*count)(const void *of, uint32_t k), const void *of, uint32_t n_in,
+		 uint32_t n_out)
 {
 	bool empty = false;
-	uint32_t i;
+	uint32_t k;
 
-	for (i = 0; i < q->n_out; i++)
-		if (rlx_type_count(&q->out[i]))
+	for (k = 0; k < n_out; k++)
+		if (count(of, n_in + k))
 			return false;
-	for (i = 0; i < q->n_in; i++)
-		empty = empty || (q->in[i] && !rlx_type_count(q->in[i]));
+	for (k = 0; k < n_in; k++)
+		empty = empty || !count(of, k);
 	return empty;
+}
+
+static int64_t count_of(const void *infer, uint32_t k)
+{
+	const struct rlx_infer *q = infer;
+	const struct rlx_type *t = k < q->n_in ? q->in[k] : &q->out[k - q->n_in];
+
+	return t ? rlx_type_count(t) : -1;
+}
+
+static bool is_idle(const struct rlx_infer *q)
+{
+	return rlx_is_idle(count_of, q, q->n_in, q->n_out);
 }
 
 size_t rlx_op_scratch(const struct rlx_infer *q)

@@ -262,6 +262,14 @@ enum rlx_op_index {
 };
 
 /*
+ * The one rule of what is idle: all that comes out is empty, and so is something that goes in.
+ * Nothing runs for it on any device. An op may then not walk the sizes of the other dimensions,
+ * which can be anything, and nothing that data say is looked at, as indices are.
+ * @count: elements of value @k of @of, which are its inputs, then its outputs; -1: absent.
+ */
+bool rlx_is_idle(int64_t (*count)(const void *of, uint32_t k), const void *of, uint32_t n_in,
+		 uint32_t n_out);
+/*
  * rlx_op_eval - evaluate one op on host tensors: .eval, or .expand's graph when
  * there is none. @q: err, def, args, n_in, in, n_out, out and collective are set by the caller,
  * output data allocated and typed as inferred; scratch too, or NULL: it is then

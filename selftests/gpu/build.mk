@@ -14,7 +14,7 @@ GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 # Kernels alone, which a tool that watches every access can run in minutes.
 GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space
 # Tests that take the device of RLX_TEST_GPU in as one more.
-GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data_size \
+GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data_size empty \
 		edges activations signal geometry) libuser/qdq libuser/api_points)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
