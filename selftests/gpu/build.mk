@@ -29,6 +29,8 @@ GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
+# Kernels are compiled for this machine, so halves need not be converted by hand.
+$(BUILD)/obj/selftests/gpu/emu/%.o: CFLAGS += $(if $(shell grep -m1 -wo f16c /proc/cpuinfo),-mf16c)
 $(BUILD)/obj/selftests/gpu/hip/%.o: SAN :=
 $(BUILD)/obj/selftests/gpu/nccl/%.o: SAN :=
 

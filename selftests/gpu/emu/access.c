@@ -29,6 +29,12 @@ void emu_access_reset(struct emu_block *b)
 {
 	b->epoch += 2;
 	b->warp = emu_config.warp;
+	b->warp_bits = __builtin_ctz((unsigned int)b->warp);
+}
+
+static bool other_warp(const struct emu_block *b, uint16_t thread)
+{
+	return (thread ^ b->thread) >> b->warp_bits;
 }
 
 /* Did another thread touch it with nothing between that orders the two? */
@@ -37,8 +43,7 @@ static bool unordered(const struct emu_block *b, uint32_t epoch, uint16_t thread
 {
 	if (epoch != b->epoch || thread == b->thread)
 		return false;
-	return thread / b->warp != b->thread / b->warp ||
-	       warp_epoch == b->warp_epoch;
+	return other_warp(b, thread) || warp_epoch == b->warp_epoch;
 }
 
 static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
@@ -58,11 +63,9 @@ static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
 	}
 	if (m->r_epoch != b->epoch || m->r_warp != b->warp_epoch) {
 		if (m->r_epoch != b->epoch || m->r_many < 2)
-			m->r_many = m->r_epoch == b->epoch &&
-				    m->r_thread / b->warp != b->thread / b->warp ?
-					    2 : 0;
+			m->r_many = m->r_epoch == b->epoch && other_warp(b, m->r_thread) ? 2 : 0;
 	} else if (m->r_thread != b->thread) {
-		int far = m->r_thread / b->warp != b->thread / b->warp;
+		int far = other_warp(b, m->r_thread);
 
 		if (m->r_many < 1 + far)
 			m->r_many = (uint8_t)(1 + far);
@@ -90,15 +93,13 @@ static const char *too_early(const struct emu_block *b, const void *p, unsigned 
 	return NULL;
 }
 
-void emu_access(const void *p, unsigned int n, bool write)
+static __attribute__((noinline)) void check(struct emu_block *b, const void *p, unsigned int n,
+					    bool write)
 {
 	const char *early;
-	struct emu_block *b = emu_block;
 	const char *c = p;
 	uint64_t at;
 
-	if (!b || (c >= b->stacks && c < b->stacks_end))
-		return;
 	if (n <= 16 && !(n & (n - 1)) && (uintptr_t)p % n) {
 		b->fail("a misaligned access", p, n);
 		return;
@@ -138,15 +139,29 @@ void emu_access(const void *p, unsigned int n, bool write)
 			p, n);
 }
 
+/* Of a thread's own stack, where most accesses are, nothing is asked. */
+static inline void look(const void *p, unsigned int n, bool write)
+{
+	struct emu_block *b = emu_block;
+
+	if (b && (uint64_t)((const char *)p - b->stacks) >= (uint64_t)(b->stacks_end - b->stacks))
+		check(b, p, n, write);
+}
+
+void emu_access(const void *p, unsigned int n, bool write)
+{
+	look(p, n, write);
+}
+
 #define HOOKS(n)							\
 	EMU_API void __tsan_read##n(void *p);				\
-	EMU_API void __tsan_read##n(void *p) { emu_access(p, n, false); } \
+	EMU_API void __tsan_read##n(void *p) { look(p, n, false); } \
 	EMU_API void __tsan_write##n(void *p);				\
-	EMU_API void __tsan_write##n(void *p) { emu_access(p, n, true); } \
+	EMU_API void __tsan_write##n(void *p) { look(p, n, true); } \
 	EMU_API void __tsan_unaligned_read##n(void *p);			\
-	EMU_API void __tsan_unaligned_read##n(void *p) { emu_access(p, n, false); } \
+	EMU_API void __tsan_unaligned_read##n(void *p) { look(p, n, false); } \
 	EMU_API void __tsan_unaligned_write##n(void *p);		\
-	EMU_API void __tsan_unaligned_write##n(void *p) { emu_access(p, n, true); }
+	EMU_API void __tsan_unaligned_write##n(void *p) { look(p, n, true); }
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
@@ -163,13 +178,13 @@ EMU_API void __tsan_atomic_thread_fence(int order)
 EMU_API void __tsan_read_range(void *p, unsigned long n);
 EMU_API void __tsan_read_range(void *p, unsigned long n)
 {
-	emu_access(p, (unsigned int)n, false);
+	look(p, (unsigned int)n, false);
 }
 
 EMU_API void __tsan_write_range(void *p, unsigned long n);
 EMU_API void __tsan_write_range(void *p, unsigned long n)
 {
-	emu_access(p, (unsigned int)n, true);
+	look(p, (unsigned int)n, true);
 }
 
 EMU_API void __tsan_init(void);

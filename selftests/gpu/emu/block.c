@@ -78,8 +78,8 @@ struct worker {
 	unsigned int		n_tile, cap_tile;
 };
 
-static __thread struct worker *worker;
-__thread struct emu_block *emu_block;
+static __thread struct worker *worker EMU_TLS;
+__thread struct emu_block *emu_block EMU_TLS;
 
 #if defined(__x86_64__)
 void emu_switch(void **from, void *to);

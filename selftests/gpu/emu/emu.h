@@ -129,7 +129,7 @@ struct emu_block {
 	uint32_t	shared_bytes;
 	uint32_t	epoch;		/* barriers so far */
 	uint16_t	thread, warp_epoch;	/* of the running fiber */
-	int		warp;
+	int		warp, warp_bits;	/* 2^warp_bits threads */
 	const char	*stacks, *stacks_end;
 	const struct emu_kernel *kernel;
 	bool		early, waited;	/* the launch's; the fiber: for the launch ahead */
@@ -137,7 +137,9 @@ struct emu_block {
 	struct emu_mark	*marks;
 	int		(*fail)(const char *what, const void *p, unsigned int n);
 };
-extern __thread struct emu_block *emu_block;
+/* Every access of a kernel asks for it: from where the thread's register points, without a call. */
+#define EMU_TLS		__attribute__((tls_model("initial-exec")))
+extern __thread struct emu_block *emu_block EMU_TLS;
 void emu_access(const void *p, unsigned int n, bool write);
 void emu_access_reset(struct emu_block *b);
 int emu_access_init(struct emu_block *b);
