@@ -12,6 +12,11 @@
 #include "base/log.h"
 #include "base/map.h"
 
+struct image {
+	void	*p;
+	size_t	 n;
+};
+
 static void add_option(struct gpu_job *j, const char *fmt, long long v)
 {
 	snprintf(j->text[j->n], sizeof(j->text[0]), fmt, v);
@@ -107,9 +112,24 @@ static void first_error(const struct rlx_gpu_rtc *rtc, void *prog, char *buf, si
 	rlx_free(log);
 }
 
+/* What came of compiling @prog: the chip's code, or text. */
+static enum rlx_status take(const struct rlx_gpu_rtc *rtc, const struct gpu_job *j, void *prog,
+			    bool text, struct image *out, struct rlx_error *err)
+{
+	int rc = text ? rtc->text_size(prog, &out->n) : rtc->code_size(prog, &out->n);
+
+	if (!rc)
+		out->p = rlx_malloc(out->n ? out->n : 1);
+	if (!rc && out->p && !(text ? rtc->text(prog, out->p) : rtc->code(prog, out->p)))
+		return RLX_OK;
+	rlx_free(out->p);
+	out->p = NULL;
+	return rlx_fail(err, RLX_ENOMEM, "%s: no code came of compiling (%d)", j->label, rc);
+}
+
+/* Code, text, or both: what is not asked for is NULL. */
 static enum rlx_status compile(const struct rlx_gpu_rtc *rtc, const struct gpu_job *j,
-			       bool text, void **out, size_t *out_bytes,
-			       struct rlx_error *err)
+			       struct image *code, struct image *text, struct rlx_error *err)
 {
 	const char *const *names, *const *texts;
 	int n = (int)gpu_headers(&names, &texts), rc;
@@ -117,8 +137,6 @@ static enum rlx_status compile(const struct rlx_gpu_rtc *rtc, const struct gpu_j
 	void *prog = NULL;
 	char why[140];
 
-	*out = NULL;
-	*out_bytes = 0;
 	rc = rtc->new(&prog, j->source, j->label, n, texts, names);
 	if (rc)
 		return rlx_fail(err, RLX_ENOMEM, "%s: the compiler does not start (%d)",
@@ -129,15 +147,10 @@ static enum rlx_status compile(const struct rlx_gpu_rtc *rtc, const struct gpu_j
 		st = rlx_fail(err, RLX_EBUG, "%s does not compile (%d): %s", j->label, rc, why);
 		goto out_free;
 	}
-	rc = text ? rtc->text_size(prog, out_bytes) : rtc->code_size(prog, out_bytes);
-	if (!rc)
-		*out = rlx_malloc(*out_bytes ? *out_bytes : 1);
-	if (rc || !*out || (text ? rtc->text(prog, *out) : rtc->code(prog, *out))) {
-		rlx_free(*out);
-		*out = NULL;
-		st = rlx_fail(err, RLX_ENOMEM, "%s: no code came of compiling (%d)",
-			      j->label, rc);
-	}
+	if (code)
+		st = take(rtc, j, prog, false, code, err);
+	if (!st && text)
+		st = take(rtc, j, prog, true, text, err);
 out_free:
 	rtc->free(&prog);
 	return st;
@@ -212,24 +225,48 @@ enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel
 	return load_prebuilt(d, k, false, out);
 }
 
+const struct gpu_chip *gpu_chip_text(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip)
+{
+	const struct gpu_chip *c;
+
+	for (c = v->chips; c->option && chip->serves != GPU_CHIP_TEXT; c++)
+		if (c->serves == GPU_CHIP_TEXT && c->major == chip->major &&
+		    c->minor == chip->minor && c->warp == chip->warp)
+			return c;
+	return NULL;
+}
+
+static enum rlx_status store(const char *dir, const struct gpu_job *j, const struct image *i,
+			     struct rlx_error *err)
+{
+	return rlx_disk_cache_store(dir, j->key, i->p, i->n) ?
+		rlx_fail(err, RLX_EIO, "%s: cannot be written", dir) : RLX_OK;
+}
+
 enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
-				const struct gpu_kernel *k, const char *dir,
-				struct rlx_error *err)
+				const struct gpu_chip *text, const struct gpu_kernel *k,
+				const char *dir, struct rlx_error *err)
 {
 	const char *why;
 	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(v, &why);
+	bool is_text = chip->serves == GPU_CHIP_TEXT;
+	struct image image[2] = { 0 };
 	enum rlx_status st;
 	struct gpu_job j;
-	void *image;
-	size_t n;
 
 	if (!rtc)
 		return rlx_fail(err, RLX_ENODEV, "no compiler: %s", why);
 	describe_chip(&j, v, chip, k);
-	st = compile(rtc, &j, chip->serves == GPU_CHIP_TEXT, &image, &n, err);
-	if (!st && rlx_disk_cache_store(dir, j.key, image, n))
-		st = rlx_fail(err, RLX_EIO, "%s: cannot be written", dir);
-	rlx_free(image);
+	st = is_text ? compile(rtc, &j, NULL, &image[0], err) :
+		       compile(rtc, &j, &image[0], text ? &image[1] : NULL, err);
+	if (!st)
+		st = store(dir, &j, &image[0], err);
+	if (!st && text) {
+		describe_chip(&j, v, text, k);
+		st = store(dir, &j, &image[1], err);
+	}
+	rlx_free(image[0].p);
+	rlx_free(image[1].p);
 	return st;
 }
 
@@ -274,14 +311,15 @@ enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j,
 {
 	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(d->v, NULL);
 	char dir[3072], key[CACHE_KEY];
+	struct image code = { 0 };
 	enum rlx_status st;
-	size_t n;
 
-	st = compile(rtc, j, false, out, &n, err);
+	st = compile(rtc, j, &code, NULL, err);
+	*out = code.p;
 	if (st || !rlx_disk_cache_dir("gpu", dir, sizeof(dir)))
 		return st;
 	cache_key(d, rtc, j, key);
-	if (rlx_disk_cache_store(dir, key, *out, n) && rlx_debug_on(RLX_DEBUG_RUN))
+	if (rlx_disk_cache_store(dir, key, code.p, code.n) && rlx_debug_on(RLX_DEBUG_RUN))
 		rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
 	return RLX_OK;
 }

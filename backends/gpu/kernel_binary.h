@@ -42,9 +42,14 @@ enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j,
 enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
 			      const struct gpu_job *j, void **out, struct rlx_error *err);
 
-/* For those who prebuild: compile @k for @chip of @v into folder @dir. */
+/* The text for drivers that is made on the way to @chip's code; NULL: none of the vendor's is. */
+const struct gpu_chip *gpu_chip_text(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip);
+/*
+ * For those who prebuild: compile @k for @chip of @v into folder @dir, and with it, of the same
+ * compilation, @text's; NULL: not that.
+ */
 enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
-				const struct gpu_kernel *k, const char *dir,
-				struct rlx_error *err);
+				const struct gpu_chip *text, const struct gpu_kernel *k,
+				const char *dir, struct rlx_error *err);
 
 #endif

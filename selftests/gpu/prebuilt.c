@@ -182,8 +182,8 @@ static void build_kernels(const char *dir, bool text)
 									   &list[i].param, 0);
 
 				if (list[i].variant == some[k])
-					CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, &of, dir, &err),
-					       "%s", err.text);
+					CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, NULL, &of, dir,
+								&err), "%s", err.text);
 			}
 }
 
@@ -193,6 +193,34 @@ static void shell(const char *fmt, const char *dir)
 
 	snprintf(cmd, sizeof(cmd), fmt, dir);
 	CHECKF(!system(cmd), "%s", cmd);
+}
+
+/* Text that comes with a chip's code is what is compiled for it alone, under the same name. */
+TEST(text_with_code)
+{
+	char dir[] = "/tmp/rlx-prebuilt-XXXXXX", both[64], alone[64];
+	const struct gpu_kernel k = gpu_kernel_of(list[0].variant, &list[0].param, 0);
+	const struct gpu_chip *c, *text;
+	struct rlx_error err = { 0 };
+	unsigned int n = 0;
+
+	CHECK(mkdtemp(dir));
+	shell("mkdir %s/both %1$s/alone", dir);
+	snprintf(both, sizeof(both), "%s/both", dir);
+	snprintf(alone, sizeof(alone), "%s/alone", dir);
+	for (c = rlx_gpu_cuda.chips; c->option; c++) {
+		text = gpu_chip_text(&rlx_gpu_cuda, c);
+		if (!text)
+			continue;
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, text, &k, both, &err), "%s", err.text);
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, NULL, &k, alone, &err), "%s", err.text);
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, text, NULL, &k, alone, &err), "%s",
+		       err.text);
+		n++;
+	}
+	CHECK(n);
+	shell("diff -r %s/both %1$s/alone", dir);
+	shell("rm -rf %s", dir);
 }
 
 /* A copy of this program, with kernels of a kind, must pass what stands above. */

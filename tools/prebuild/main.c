@@ -43,7 +43,8 @@ static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
 	const struct gpu_kernel k = kernel_of(p);
 
 	*err = (struct rlx_error){ 0 };
-	return !gpu_image_build(v, c, &k, dir, err);
+	/* of what one chip alone runs nobody wants text */
+	return !gpu_image_build(v, c, p->only ? NULL : gpu_chip_text(v, c), &k, dir, err);
 }
 
 static void say(const struct gpu_chip *c, const struct prebuilt *p, const struct rlx_error *err)
@@ -100,13 +101,15 @@ static bool knows(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, cons
 	return pid > 0 && !st;
 }
 
+/* @made: then set to the chip whose kernels came of the same compilations. */
 static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir,
-		int jobs)
+		int jobs, const struct gpu_chip **made)
 {
 	int i, st, wrong = 0, here = 0;
 
 	if (!knows(v, c, dir))
 		return 0;
+	*made = gpu_chip_text(v, c);
 	fflush(stdout);
 	for (i = 0; i < jobs; i++) {
 		pid_t pid = fork();
@@ -125,7 +128,7 @@ int main(int argc, char **argv)
 {
 	static const struct rlx_gpu_vendor *const vendors[] = { &rlx_gpu_cuda, &rlx_gpu_rocm };
 	int jobs = argc > 2 ? atoi(argv[2]) : 1, wrong = 0;
-	const struct gpu_chip *c;
+	const struct gpu_chip *c, *made = NULL;
 	const char *why;
 	unsigned int i;
 
@@ -139,7 +142,8 @@ int main(int argc, char **argv)
 			continue;
 		}
 		for (c = vendors[i]->chips; c->option; c++)
-			wrong |= chip(vendors[i], c, argv[1], jobs);
+			if (c != made)
+				wrong |= chip(vendors[i], c, argv[1], jobs, &made);
 	}
 	return wrong;
 }
