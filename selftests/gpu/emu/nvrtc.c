@@ -152,13 +152,81 @@ static void hash_headers(const struct program *p, uint64_t h[2])
 	}
 }
 
+/* What stands behind the last slash of @path's @n bytes. */
+static const char *last_part(const char *path, size_t n)
+{
+	const char *slash = memrchr(path, '/', n);
+
+	return slash ? slash + 1 : path;
+}
+
+/* Might an include of what stands up to @end, whatever the folder, mean header @name? */
+static bool may_mean(const char *name, const char *say, const char *end)
+{
+	const char *last = last_part(say, (size_t)(end - say));
+	size_t n = (size_t)(end - last);
+
+	name = last_part(name, strlen(name));
+	return strlen(name) == n && !memcmp(name, last, n);
+}
+
+/*
+ * Set @read[k] for the headers that @text may include, and those that they do, whatever stands
+ * around: more are no harm. False: it includes by other means than a name.
+ */
+static bool find_read(const struct program *p, const char *text, bool *read)
+{
+	const char *begin = text, *hash, *end;
+
+	while ((text = strstr(text, "include"))) {
+		hash = text;
+		text += strlen("include");
+		while (hash > begin && (hash[-1] == ' ' || hash[-1] == '\t'))
+			hash--;
+		if (hash == begin || hash[-1] != '#')
+			continue;
+		text += strspn(text, " \t");
+		end = *text == '"' || *text == '<' ? strchr(text + 1, *text == '"' ? '"' : '>') :
+						      NULL;
+		if (!end)
+			return false;
+		for (int k = 0; k < p->n; k++) {
+			if (read[k] || !may_mean(p->name[k], text + 1, end))
+				continue;
+			read[k] = true;
+			if (!find_read(p, p->text[k], read))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Of the headers that the source reads, so that a change of another leaves its image as it is. */
+static void hash_read(const struct program *p, uint64_t h[2])
+{
+	bool *read = calloc((size_t)p->n + 1, sizeof(*read));
+
+	if (!read || !find_read(p, p->source, read)) {
+		hash_headers(p, h);
+		free(read);
+		return;
+	}
+	for (int k = 0; k < 2; k++) {
+		h[k] = mix(k ? 0x84222325cbf29ce4u : 0xcbf29ce484222325u, "read");
+		for (int i = 0; i < p->n; i++)
+			if (read[i])
+				h[k] = mix(mix(h[k], p->name[i]), p->text[i]);
+	}
+	free(read);
+}
+
 static void cache_path(const struct program *p, int n, const char *const *opt,
 		       char *path, size_t room)
 {
 	char own[512];
 	uint64_t h[2];
 
-	hash_headers(p, h);
+	hash_read(p, h);
 	for (int k = 0; k < 2; k++) {
 		h[k] = mix(h[k], fast() ? "fast 2" : "checked 2");
 		h[k] = mix(h[k], p->source);
