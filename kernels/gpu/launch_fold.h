@@ -16,6 +16,7 @@
 #include "kernels/det.h"
 #include "kernels/fft.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/knn.h"
 #include "kernels/nms.h"
 #include "kernels/nonzero.h"
 #include "kernels/reduce.h"
@@ -216,6 +217,53 @@ static inline void rlx_g_topk_select_cost(const void *args, const struct rlx_g_l
 		n = rlx_g_topk_left(a, n, tile);
 }
 
+enum { RLX_G_WARP_LINE = 512 };	/* elements that 32 threads have in registers */
+
+static inline const char *rlx_g_topk_warp_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	(void)l;
+	if (((const struct rlx_k_topk *)args)->n > RLX_G_WARP_LINE)
+		return "the line does not fit a warp's registers";
+	return NULL;
+}
+
+static inline bool rlx_g_topk_warp_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int32_t lanes = 1, items = 1;
+
+	if (i)
+		return false;
+	while (lanes < 32 && lanes < a->n)
+		lanes *= 2;
+	while (lanes * items < a->n)
+		items *= 2;
+	rlx_g_line(l, a->k ? rlx_g_ceil(a->outer * a->inner, 256 / lanes) : 0, 256);
+	RLX_G_VARIANT(l, topk_warp, .ELEM_TYPE = a->type, .TOPK_LANES = lanes,
+		      .TOPK_ITEMS = items);
+	return true;
+}
+
+/* By instructions of a block's eight warps, as above: nine for a pair, 18 with wide keys. */
+static inline void rlx_g_topk_warp_cost(const void *args, const struct rlx_g_launch *l,
+					struct rlx_g_cost *t)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	const struct rlx_g_topk_warp_param *p = &l->param.topk_warp;
+	double levels = 0, steps;
+
+	while (1 << (int)levels < p->TOPK_LANES * p->TOPK_ITEMS)
+		levels++;
+	steps = levels * (levels + 1) / 2;
+	t->rate = RLX_G_RATE_fma_f32;
+	t->resident = p->TOPK_ITEMS < 8 ? 8 : 32 / (uint32_t)p->TOPK_ITEMS;
+	t->begin_ns = 2000 + 20 * steps;
+	t->end_ns = 0.25 * 8 * (60 + 6 * steps + p->TOPK_ITEMS *
+				(40 + (rlx_g_topk_item(a) == 8 ? 9 : 18) * steps));
+	t->dram_bytes = (double)a->outer * (double)a->inner * (double)a->n *
+			(double)rlx_k_type_size((enum rlx_dtype)a->type);
+}
+
 static inline void rlx_g_topk_describe(const void *args, char *buf, size_t size)
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
@@ -229,11 +277,13 @@ static inline void rlx_g_topk_describe(const void *args, char *buf, size_t size)
 static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 {
 	static const struct rlx_g_option option[] = {
+		{ RLX_G_topk_warp, rlx_g_topk_warp_why_not, rlx_g_topk_warp_plan,
+		  rlx_g_topk_warp_cost },
 		{ RLX_G_topk_select, rlx_g_topk_select_why_not, rlx_g_topk_select_plan,
 		  rlx_g_topk_select_cost },
 		{ RLX_G_topk, NULL, rlx_g_topk_plan, rlx_g_topk_cost },
 	};
-	static const struct rlx_g_family family = { "topk", option, 2, rlx_g_topk_describe };
+	static const struct rlx_g_family family = { "topk", option, 3, rlx_g_topk_describe };
 
 	rlx_g_choose(&family, args, l);
 }
@@ -295,6 +345,21 @@ static inline void rlx_g_nms_launch(const void *args, struct rlx_g_launch *l)
 	rlx_g_line(l, lines, 256);
 	l->n_launches = 2;
 	l->scratch = (uint64_t)lines * ((uint64_t)a->n + sizeof(int64_t));
+}
+
+/* A block a row, or a warp where its length alone is wanted. */
+static inline void rlx_g_knn_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_knn *a = (const struct rlx_k_knn *)args;
+	int64_t room = 1;
+
+	while (room < a->kept)
+		room *= 2;
+	if (room > RLX_K_KNN_MOST || !rlx_g_small_float(a->type))
+		return;
+	rlx_g_line(l, a->near ? a->rows : rlx_g_ceil(a->rows, 2), RLX_K_KNN_THREADS);
+	RLX_G_VARIANT(l, knn, .KNN_TYPE = a->type, .KNN_NORMS = !a->near);
+	l->shared = a->near ? (uint32_t)room * 8 : 0;
 }
 
 #endif

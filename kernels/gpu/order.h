@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Items of a line, an element's key and where it is, in their order: best first, equal ones by
- * index. What topk.cu sorts and topk_select.cu selects.
+ * index. What topk.cu and topk_warp.cu sort and topk_select.cu selects.
  */
 #ifndef RLX_G_ORDER_H
 #define RLX_G_ORDER_H
@@ -55,6 +55,7 @@ template <bool WIDE> struct item_of_width {
 
 	DEV uint32_t at() const { return ~(uint32_t)bits; }
 	DEV bool better_than(const item_of_width &o) const { return bits > o.bits; }
+	DEV item_of_width of_lane_xor(int m) const { return { warp_xor(bits, m) }; }
 	static DEV item_of_width of(key_type key, uint32_t at)
 	{
 		return { (uint64_t)key << 32 | (uint32_t)~at };
@@ -68,6 +69,10 @@ template <> struct item_of_width<true> {
 	DEV bool better_than(const item_of_width &o) const
 	{
 		return key > o.key || (key == o.key && place < o.place);
+	}
+	DEV item_of_width of_lane_xor(int m) const
+	{
+		return { warp_xor(key, m), warp_xor(place, m) };
 	}
 	static DEV item_of_width of(key_type key, uint32_t at) { return { key, at }; }
 };

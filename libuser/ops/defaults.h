@@ -7,6 +7,7 @@
 #define RLX_OPS_DEFAULTS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rlx/attr.h"
@@ -53,6 +54,18 @@ static inline double op_rnn_beta(struct rlx_floats beta, int64_t f, uint32_t at)
 	if (beta.n)
 		return beta.v[at];
 	return f == RLX_RNN_HARD_SIGMOID ? 0.5 : f == RLX_RNN_SCALED_TANH ? 1 : 0;
+}
+
+/* knn ranks all distances, of so many rows at a time, and looks again at the first ones. */
+enum {
+	OP_KNN_MARGIN	= 8,		/* candidates beyond k: what rounding may misplace */
+	OP_KNN_CHUNK	= 1 << 25,	/* distances at a time, at most, unless of one row */
+};
+
+/* Candidates for the @k nearest of @m points, of which one is the row's own if @self. */
+static inline int64_t op_knn_kept(int64_t k, int64_t m, bool self)
+{
+	return k + OP_KNN_MARGIN + self < m ? k + OP_KNN_MARGIN + self : m;
 }
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The nearest neighbours of points, exactly. */
 #include "base/alloc.h"
+#include "ops/defaults.h"
 #include "ops/emit.h"
 
 /*
@@ -22,11 +23,6 @@ RLX_OP(knn, "the k nearest of the points y, or of x's others, to each x: distanc
 	REQ(i64, k, "how many neighbours")
 	ATTR(i32, metric),
 	RLX_T_COMPUTE | RLX_T_STEPPED)
-
-enum {
-	MARGIN	= 8,		/* candidates beyond k: what rounding of the product may misplace */
-	CHUNK	= 1 << 25,	/* distances that are there at a time, at most, unless of one row */
-};
 
 static enum rlx_status knn_infer(struct rlx_infer *q)
 {
@@ -248,10 +244,10 @@ static enum rlx_status knn_expand(struct rlx_expand *q)
 	t = op_type(g, s.y);
 	s.m = t.dim[0];
 	s.d = t.dim[1];
-	s.kept = a->k + MARGIN + s.self < s.m ? a->k + MARGIN + s.self : s.m;
+	s.kept = op_knn_kept(a->k, s.m, s.self);
 	if (s.metric <= RLX_KNN_L2SQ)
 		s.yy = op_reshape(g, dots(g, s.y, s.y), &s.m, 1);
-	rows = CHUNK / (s.m > s.kept * s.d ? s.m + 1 : s.kept * s.d + 1);
+	rows = OP_KNN_CHUNK / (s.m > s.kept * s.d ? s.m + 1 : s.kept * s.d + 1);
 	rows = rows < 1 ? 1 : rows < n ? rows : n;
 	count = rows ? (n + rows - 1) / rows : 1;
 	part = rlx_calloc((size_t)count, 2 * sizeof(*part));

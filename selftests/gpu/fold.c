@@ -270,6 +270,26 @@ TEST(topk)
 	}
 }
 
+static void warp_launch(const void *args, struct rlx_g_launch *l)
+{
+	CHECK(!rlx_g_topk_warp_why_not(args, l));
+	CHECK(rlx_g_topk_warp_plan(args, 0, l));
+}
+
+/* Lines of every length that a warp's registers hold, of which a block has one or many. */
+TEST(topk_few)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 30; i++) {
+		int64_t n = kc_pick(&seed, 1, 1 << i % 10);
+
+		one_topk(sizes(kc_pick(&seed, 1, 40), n, kc_pick(&seed, 0, 2) ? 1 : 3,
+			       kc_pick(&seed, 1, n), i % 2 ? RLX_F32 : any_type(&seed)),
+			 warp_launch, &seed);
+	}
+}
+
 /* Lines of more than one tile: the best few, and all of them. */
 TEST(topk_long)
 {

@@ -2,6 +2,7 @@
 /* Neighbours, windows as matrices, and ops of training beside them: numbers that are known. */
 #include <stdlib.h>
 
+#include "ir/element.h"
 #include "rlx/grad.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -130,38 +131,113 @@ TEST(more_neighbours_than_there_are)
 	rlx_graph_put(g);
 }
 
-/* Many points, of many coordinates: as a sort of all distances has them. */
-static void as_a_sort_has_them(struct rig *r, int64_t n, int64_t d, int64_t k)
-{
-	uint64_t state = rlx_test_seed();
-	double *x = calloc((size_t)(n * d), sizeof(*x)), *s = calloc((size_t)n, sizeof(*s));
-	int64_t i, j, p, at, best;
-	rlx_value y;
+/* A search of many points, as it was drawn. */
+struct drawn {
+	enum rlx_dtype	type;
+	int32_t		metric;
+	bool		self, grid;	/* whole numbers, of which many are alike */
+	int64_t		n, m, d, k;
+};
 
-	CHECK(x && s);
-	for (i = 0; i < n * d; i++)
-		x[i] = (float)rlx_test_uniform(&state, -1, 1);
-	y = rlx_emit(r->g, knn, .x = input(r, rlx_type(RLX_F32, n, d), x), .k = k);
-	rig_output(r, y);
+/* What two points are ordered by; @size: of what is summed up. */
+static double distance_of(const struct drawn *s, const double *x, const double *y, double *size)
+{
+	double xx = 0, yy = 0, xy = 0, square = 0;
+	int64_t p;
+
+	for (p = 0; p < s->d; p++) {
+		xx += x[p] * x[p];
+		yy += y[p] * y[p];
+		xy += x[p] * y[p];
+		square += (x[p] - y[p]) * (x[p] - y[p]);
+	}
+	*size = s->metric == RLX_KNN_IP ? sqrt(xx * yy) : 1;
+	return s->metric == RLX_KNN_IP ? -xy : s->metric == RLX_KNN_COS ? 1 - xy / sqrt(xx * yy) :
+	       s->metric == RLX_KNN_L2 ? sqrt(square) : square;
+}
+
+/* Points of its type, and in @out as that holds them. */
+static rlx_value draw_points(struct rig *r, const struct drawn *s, int64_t n, double **out,
+			     uint64_t *seed)
+{
+	struct rlx_type t = rlx_type(s->type, n, s->d);
+	void *bytes = calloc((size_t)(n * s->d), sizeof(double));
+	struct rlx_tensor view = { .type = t, .data = bytes };
+	rlx_value v;
+	int64_t i;
+
+	*out = calloc((size_t)(n * s->d), sizeof(**out));
+	CHECK(bytes && *out);
+	for (i = 0; i < n * s->d; i++) {
+		double u = rlx_test_uniform(seed, -4, 4);
+
+		el_set(&view, i, s->grid ? floor(u) : u);
+		(*out)[i] = el_get(&view, i);
+	}
+	v = rig_input(r, t, bytes);
+	free(bytes);
+	return v;
+}
+
+/* Each row's distances are those of a sort, and each is that of the point it names, once. */
+static void as_a_sort_has_them(struct rig *r, const struct drawn *s, uint64_t *seed)
+{
+	double *x, *y = NULL, *all = calloc((size_t)s->m, sizeof(*all)), tol, size;
+	rlx_value a = draw_points(r, s, s->n, &x, seed), b = RLX_NONE, v;
+	int64_t i, j, at, best, id;
+
+	if (!s->self)
+		b = draw_points(r, s, s->m, &y, seed);
+	v = rlx_emit(r->g, knn, .x = a, .y = b, .k = s->k, .metric = s->metric);
+	rig_output(r, v);
+	rig_output(r, rlx_out(r->g, v, 1));
 	rig_run(r);
-	for (i = 0; i < n; i += 1 + n / 50) {
-		for (j = 0; j < n; j++)
-			for (s[j] = i == j ? INFINITY : 0, p = 0; p < d; p++)
-				s[j] += (x[i * d + p] - x[j * d + p]) * (x[i * d + p] - x[j * d + p]);
-		for (at = 0; at < k; at++) {
-			for (best = j = 0; j < n; j++)
-				best = s[j] < s[best] ? j : best;
-			rig_want(r, 0, i * k + at, sqrt(s[best]), 1e-6);
-			s[best] = INFINITY;
+	CHECK(all);
+	for (i = 0; i < s->n; i += 1 + s->n / 50) {
+		for (j = 0; j < s->m; j++)
+			all[j] = s->self && i == j ? INFINITY :
+				 distance_of(s, x + i * s->d, (y ? y : x) + j * s->d, &size);
+		for (at = 0; at < s->k; at++) {
+			for (best = j = 0; j < s->m; j++)
+				best = all[j] < all[best] ? j : best;
+			id = (int64_t)rig_get(r, 1, i * s->k + at);
+			distance_of(s, x + i * s->d, (y ? y : x) + best * s->d, &size);
+			tol = 1e-6 * (size + fabs(all[best]));
+			if (s->grid && s->metric != RLX_KNN_COS)
+				CHECK_EQ(id, best);
+			CHECKF(id >= 0 && id < s->m && fabs(all[id] - all[best]) <= tol,
+			       "%s metric %d n %d m %d d %d k %d: [%d, %d] is %d, not %d",
+			       rlx_dtype_name(s->type), (int)s->metric, (int)s->n, (int)s->m,
+			       (int)s->d, (int)s->k, (int)i, (int)at, (int)id, (int)best);
+			rig_want(r, 0, i * s->k + at, all[id], tol);
+			all[id] = INFINITY;
 		}
 	}
-	free(s);
+	free(all);
 	free(x);
+	free(y);
 }
 
 EVERYWHERE(neighbours_of_many)
 {
-	as_a_sort_has_them(r, 300, 17, 11);
+	static const enum rlx_dtype type[] = { RLX_F32, RLX_F16, RLX_BF16, RLX_F64 };
+	static const int64_t most[] = { 2, 20, 200 };	/* neighbours: few, some, a sort */
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = 0; i < 12; i++) {
+		struct drawn s = { .type = type[i % 4], .metric = (i + i / 4) % 4 };
+
+		s.self = rlx_test_rand(&seed) % 2;
+		s.grid = rlx_test_rand(&seed) % 2;
+		s.n = 1 + (int64_t)(rlx_test_rand(&seed) % 90);
+		s.m = s.self ? s.n += 1 : 1 + (int64_t)(rlx_test_rand(&seed) % 400);
+		s.d = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
+		s.k = 1 + (int64_t)(rlx_test_rand(&seed) % (uint64_t)most[i % 3]);
+		s.k = s.k < s.m - s.self ? s.k : s.m - s.self;
+		as_a_sort_has_them(r, &s, &seed);
+		rig_reset(r);
+	}
 }
 
 EVERYWHERE(r178_windows_as_rows)
