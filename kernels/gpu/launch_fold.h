@@ -264,6 +264,47 @@ static inline void rlx_g_topk_warp_cost(const void *args, const struct rlx_g_lau
 			(double)rlx_k_type_size((enum rlx_dtype)a->type);
 }
 
+/* Digits that a radix sort goes by. */
+static inline uint32_t rlx_g_radix_digits(const struct rlx_k_topk *a)
+{
+	return (rlx_g_topk_item(a) == 8 ? 4 : 8) - RLX_G_RADIX_FIRST(a->type);
+}
+
+static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int64_t items = 4 << i, lines = a->outer * a->inner, tiles = rlx_g_ceil(a->n, 256 * items);
+
+	if (i > 2)
+		return false;
+	rlx_g_line(l, a->k ? lines * (tiles < 32 ? 32 : tiles) : 0, 256);
+	RLX_G_VARIANT(l, topk_radix, .ELEM_TYPE = a->type, .RADIX_ITEMS = (int32_t)items);
+	l->n_launches = 3 * rlx_g_radix_digits(a);
+	l->scratch = (uint64_t)lines * ((uint64_t)a->n * 2 * rlx_g_topk_item(a) +
+					(uint64_t)(tiles + 1) * 256 * 4);
+	return true;
+}
+
+/*
+ * Launches wait for memory: 2 us each. An item is read twice and written once for each digit, and
+ * what is written by short runs costs twice its bytes.
+ */
+static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	double x = (double)a->outer * (double)a->inner * (double)a->n;
+	double digits = rlx_g_radix_digits(a), items = l->param.topk_radix.RADIX_ITEMS;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->blocks = x / (256 * items);
+	t->resident = items < 16 ? 8 : 4;
+	t->begin_ns = 2000 * (double)l->n_launches;
+	t->end_ns = 0.25 * digits * 8 * (200 + items * 90);
+	t->alone_bytes = digits * x * 4 * rlx_g_topk_item(a);
+	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
+}
+
 static inline void rlx_g_topk_describe(const void *args, char *buf, size_t size)
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
@@ -282,8 +323,9 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 		{ RLX_G_topk_select, rlx_g_topk_select_why_not, rlx_g_topk_select_plan,
 		  rlx_g_topk_select_cost },
 		{ RLX_G_topk, NULL, rlx_g_topk_plan, rlx_g_topk_cost },
+		{ RLX_G_topk_radix, NULL, rlx_g_topk_radix_plan, rlx_g_topk_radix_cost },
 	};
-	static const struct rlx_g_family family = { "topk", option, 3, rlx_g_topk_describe };
+	static const struct rlx_g_family family = { "topk", option, 4, rlx_g_topk_describe };
 
 	rlx_g_choose(&family, args, l);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Items of a line, an element's key and where it is, in their order: best first, equal ones by
- * index. What topk.cu and topk_warp.cu sort and topk_select.cu selects.
+ * index. What topk.cu, topk_warp.cu and topk_radix.cu sort and
+ * topk_select.cu selects.
  */
 #ifndef RLX_G_ORDER_H
 #define RLX_G_ORDER_H
@@ -54,6 +55,7 @@ template <bool WIDE> struct item_of_width {
 	uint64_t	bits;
 
 	DEV uint32_t at() const { return ~(uint32_t)bits; }
+	DEV key_type order(void) const { return (key_type)(bits >> 32); }
 	DEV bool better_than(const item_of_width &o) const { return bits > o.bits; }
 	DEV item_of_width of_lane_xor(int m) const { return { warp_xor(bits, m) }; }
 	static DEV item_of_width of(key_type key, uint32_t at)
@@ -66,6 +68,7 @@ template <> struct item_of_width<true> {
 	uint64_t	key, place;
 
 	DEV uint32_t at() const { return (uint32_t)place; }
+	DEV key_type order(void) const { return (key_type)key; }
 	DEV bool better_than(const item_of_width &o) const
 	{
 		return key > o.key || (key == o.key && place < o.place);

@@ -301,6 +301,27 @@ TEST(topk_long)
 	one_topk(sizes(1, 7000, 1, 3000, any_type(&seed)), rlx_g_topk_launch, &seed);
 }
 
+/* The @select-th size of a tile */
+static void radix_launch(const void *args, struct rlx_g_launch *l)
+{
+	CHECK(rlx_g_topk_radix_plan(args, (unsigned int)select_way, l));
+}
+
+/* By digits: every type, lines of one and of many tiles, few of the results and all. */
+TEST(topk_radix)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++) {
+		int64_t n = kc_pick(&seed, 1, i % 4 ? 3000 : 9000);
+
+		select_way = i % 3;
+		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 2) ? 1 : 2,
+			       kc_pick(&seed, 0, 1) ? n : kc_pick(&seed, 1, n),
+			       i % 2 ? RLX_F32 : any_type(&seed)), radix_launch, &seed);
+	}
+}
+
 /* Every size of a block, lines of one and of many tiles, few and many of them. */
 TEST(topk_select)
 {

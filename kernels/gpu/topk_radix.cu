@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The k best of each line, in order, of long lines of which many are wanted: a radix sort.
+ *
+ * Algorithm: digits of eight bits, the lowest first, three launches each. A block counts the digits
+ * of a tile; a warp for each digit adds up the counts of the tiles before; a block ranks its tile's
+ * elements, those of a digit in the order they lie in, and puts each where it goes. Of a warp's
+ * lanes those with one digit find each other by ballots, so ranks are in order and the sort is
+ * stable: of equal keys the lower index comes first. The last digit writes the results.
+ *
+ * Tiles: 256 threads with RADIX_ITEMS elements each; 8 KiB of shared memory (4 with warps of 64).
+ * Traffic: for each digit that a type's keys have (f16 three, bf16 two, f32 four, 64 bits eight) an
+ * item of 8 bytes (16) of each element is read twice and written once, by runs of some items.
+ * Source: Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs"
+ * (2009); ranks by ballots as in Ashkiani et al., "GPU Multisplit" (2016).
+ * Limits: all types; lines below 2^32.
+ */
+#include "kernels/gpu/order.h"
+
+#define TILE	(256 * RADIX_ITEMS)
+#define WARPS	(256 / WARP)
+#define DIGITS	256
+
+typedef key_of_width<(WARP > 32)>::type lane_mask;
+
+/* Where things are. */
+struct pass {
+	const item	*from;		/* [lines][n]; NULL: the elements themselves */
+	item		*to;		/* the same; NULL: the results */
+	uint32_t	*before;	/* [lines][DIGITS][tiles]: of each digit, and in tiles before */
+	uint32_t	*all;		/* [lines][DIGITS] */
+	int		shift;
+	int64_t		lines, tiles;
+};
+
+static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct rlx_g_env &env)
+{
+	int first = RLX_G_RADIX_FIRST(ELEM_TYPE), last = KEY_WIDE ? 7 : 3;
+	int digit = first + (int)env.pass / 3;
+	struct pass p;
+	item *half;
+
+	p.lines = a.outer * a.inner;
+	p.tiles = (a.n + TILE - 1) / TILE;
+	p.shift = digit * 8;
+	half = (item *)env.scratch + p.lines * a.n;
+	p.from = digit == first ? NULL : (digit - first) % 2 ? (item *)env.scratch : half;
+	p.to = digit == last ? NULL : (digit - first) % 2 ? half : (item *)env.scratch;
+	p.before = (uint32_t *)(half + p.lines * a.n);
+	p.all = p.before + p.lines * DIGITS * p.tiles;
+	return p;
+}
+
+/* Best first: the largest key has the least digits. */
+static DEV inline uint32_t digit_of(item x, int shift)
+{
+	return (uint32_t)(~x.order() >> shift) & (DIGITS - 1);
+}
+
+/* Element @i of line @l. */
+static DEV inline item load(const struct rlx_k_topk &a, const struct pass &p, const struct line &line,
+			    int64_t l, int64_t i)
+{
+	return p.from ? p.from[l * a.n + i] :
+	       item::of(key_of(a, line.x[i * a.inner]), (uint32_t)i);
+}
+
+static DEV inline void count(const struct rlx_k_topk &a, const struct pass &p,
+			     const struct line &line, int64_t l, int64_t t, uint32_t *counts)
+{
+	counts[threadIdx.x] = 0;
+	__syncthreads();
+#pragma unroll
+	for (int j = 0; j < RADIX_ITEMS; j++) {
+		int64_t i = t * TILE + j * 256 + threadIdx.x;
+
+		if (i < a.n)
+			atomic_add(counts + digit_of(load(a, p, line, l, i), p.shift), 1u);
+	}
+	__syncthreads();
+	p.before[(l * DIGITS + threadIdx.x) * p.tiles + t] = counts[threadIdx.x];
+	__syncthreads();
+}
+
+/* Row @d of the counts, of a digit of a line: in tiles before, and of all. By a warp. */
+static DEV inline void add_up(const struct pass &p, int64_t d)
+{
+	uint32_t *row = p.before + d * p.tiles, sum = 0;
+
+	for (int64_t t = 0; t < p.tiles; t += WARP) {
+		bool in = t + lane_id() < p.tiles;
+		uint32_t own = in ? row[t + lane_id()] : 0, upto = warp_scan<op_sum>(own);
+
+		if (in)
+			row[t + lane_id()] = sum + upto - own;
+		sum += shuffle(upto, WARP - 1);
+	}
+	if (lane_id() == 0)
+		p.all[d] = sum;
+}
+
+/* The lanes that have this one's digit. */
+static DEV inline lane_mask alike(uint32_t digit, bool in)
+{
+	lane_mask m = (lane_mask)warp_ballot(in);
+
+#pragma unroll
+	for (int b = 0; b < 8; b++) {
+		bool bit = digit >> b & 1;
+		lane_mask v = (lane_mask)warp_ballot(bit);
+
+		m &= bit ? v : ~v;
+	}
+	return m;
+}
+
+/* Rank among this warp's elements of the digit so far, of which @counts has the number. */
+static DEV inline uint32_t rank_of(uint32_t digit, bool in, uint32_t *counts)
+{
+	lane_mask same = alike(digit, in);
+	int before = count_bits(same & (((lane_mask)1 << lane_id()) - 1));
+	int first = count_bits((same & (0 - same)) - 1) % WARP;
+	uint32_t base = 0;
+
+	if (in && !before) {
+		base = counts[digit];
+		counts[digit] = base + (uint32_t)count_bits(same);
+	}
+	warp_sync();
+	return shuffle(base, first) + (uint32_t)before;
+}
+
+/* Where each warp's first one of each digit goes. A thread a digit. */
+static DEV inline void place_digits(const struct pass &p, int64_t l, int64_t t, uint32_t *counts,
+				    uint32_t *sums)
+{
+	int64_t d = l * DIGITS + threadIdx.x;
+	uint32_t own = p.all[d], at = warp_scan<op_sum>(own);
+
+	if (lane_id() == WARP - 1)
+		sums[warp_id()] = at;
+	__syncthreads();
+	for (int w = 0; w < warp_id(); w++)
+		at += sums[w];
+	at += p.before[d * p.tiles + t] - own;
+	for (int w = 0; w < WARPS; w++) {
+		uint32_t n = counts[w * DIGITS + threadIdx.x];
+
+		counts[w * DIGITS + threadIdx.x] = at;
+		at += n;
+	}
+	__syncthreads();
+}
+
+static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_env &env,
+			       const struct pass &p, const struct line &line, int64_t l, int64_t t,
+			       uint32_t *counts, uint32_t *sums)
+{
+	int64_t first = t * TILE + warp_id() * WARP * RADIX_ITEMS + lane_id();
+	uint32_t *own = counts + warp_id() * DIGITS, rank[RADIX_ITEMS];
+	item x[RADIX_ITEMS];
+
+	for (int w = 0; w < WARPS; w++)
+		counts[w * DIGITS + threadIdx.x] = 0;
+#pragma unroll
+	for (int j = 0; j < RADIX_ITEMS; j++)
+		x[j] = first + j * WARP < a.n ? load(a, p, line, l, first + j * WARP) : no_item();
+	__syncthreads();
+#pragma unroll
+	for (int j = 0; j < RADIX_ITEMS; j++)
+		rank[j] = rank_of(digit_of(x[j], p.shift), first + j * WARP < a.n, own);
+	__syncthreads();
+	place_digits(p, l, t, counts, sums);
+#pragma unroll
+	for (int j = 0; j < RADIX_ITEMS; j++) {
+		uint32_t at = own[digit_of(x[j], p.shift)] + rank[j];
+
+		if (first + j * WARP >= a.n)
+			continue;
+		if (p.to)
+			p.to[l * a.n + at] = x[j];
+		else if (at < a.k)
+			put_result(a, env, line, at, x[j].at());
+	}
+	__syncthreads();
+}
+
+RLX_G_KERNEL(topk_radix, struct rlx_k_topk, 256)
+{
+	SHARED(uint32_t, counts, [WARPS * DIGITS]);
+	SHARED(uint32_t, sums, [WARPS]);
+	const struct pass p = pass_of(a, env);
+
+	if (env.pass % 3 == 1) {
+		for (int64_t d = (int64_t)blockIdx.x * WARPS + warp_id(); d < p.lines * DIGITS;
+		     d += (int64_t)gridDim.x * WARPS)
+			add_up(p, d);
+		return;
+	}
+	for (int64_t b = blockIdx.x; b < p.lines * p.tiles; b += gridDim.x) {
+		int64_t l = b / p.tiles, t = b % p.tiles;
+		const struct line line = line_of(a, env, l);
+
+		if (env.pass % 3 == 0)
+			count(a, p, line, l, t, counts);
+		else
+			scatter(a, env, p, line, l, t, counts, sums);
+	}
+}
