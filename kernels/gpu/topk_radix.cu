@@ -27,10 +27,13 @@ typedef key_of_width<(WARP > 32)>::type lane_mask;
 struct pass {
 	const item	*from;		/* [lines][n]; NULL: the elements themselves */
 	item		*to;		/* the same; NULL: the results */
-	uint32_t	*before;	/* [lines][DIGITS][tiles]: of each digit, and in tiles before */
+	uint32_t	*before;	/* [lines][DIGITS][tiles]: of a digit, and in tiles before */
 	uint32_t	*all;		/* [lines][DIGITS] */
 	int		shift;
 	int64_t		lines, tiles;
+	/* smem */
+	uint32_t	*counts;	/* [WARPS][DIGITS] */
+	uint32_t	*sums;		/* [WARPS] */
 };
 
 static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct rlx_g_env &env)
@@ -58,16 +61,18 @@ static DEV inline uint32_t digit_of(item x, int shift)
 }
 
 /* Element @i of line @l. */
-static DEV inline item load(const struct rlx_k_topk &a, const struct pass &p, const struct line &line,
-			    int64_t l, int64_t i)
+static DEV inline item load(const struct rlx_k_topk &a, const struct pass &p,
+			    const struct line &line, int64_t l, int64_t i)
 {
 	return p.from ? p.from[l * a.n + i] :
 	       item::of(key_of(a, line.x[i * a.inner]), (uint32_t)i);
 }
 
 static DEV inline void count(const struct rlx_k_topk &a, const struct pass &p,
-			     const struct line &line, int64_t l, int64_t t, uint32_t *counts)
+			     const struct line &line, int64_t l, int64_t t)
 {
+	uint32_t *counts = p.counts;
+
 	counts[threadIdx.x] = 0;
 	__syncthreads();
 #pragma unroll
@@ -131,9 +136,9 @@ static DEV inline uint32_t rank_of(uint32_t digit, bool in, uint32_t *counts)
 }
 
 /* Where each warp's first one of each digit goes. A thread a digit. */
-static DEV inline void place_digits(const struct pass &p, int64_t l, int64_t t, uint32_t *counts,
-				    uint32_t *sums)
+static DEV inline void place_digits(const struct pass &p, int64_t l, int64_t t)
 {
+	uint32_t *counts = p.counts + threadIdx.x, *sums = p.sums;
 	int64_t d = l * DIGITS + threadIdx.x;
 	uint32_t own = p.all[d], at = warp_scan<op_sum>(own);
 
@@ -144,24 +149,23 @@ static DEV inline void place_digits(const struct pass &p, int64_t l, int64_t t, 
 		at += sums[w];
 	at += p.before[d * p.tiles + t] - own;
 	for (int w = 0; w < WARPS; w++) {
-		uint32_t n = counts[w * DIGITS + threadIdx.x];
+		uint32_t n = counts[w * DIGITS];
 
-		counts[w * DIGITS + threadIdx.x] = at;
+		counts[w * DIGITS] = at;
 		at += n;
 	}
 	__syncthreads();
 }
 
 static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_env &env,
-			       const struct pass &p, const struct line &line, int64_t l, int64_t t,
-			       uint32_t *counts, uint32_t *sums)
+			       const struct pass &p, const struct line &line, int64_t l, int64_t t)
 {
 	int64_t first = t * TILE + warp_id() * WARP * RADIX_ITEMS + lane_id();
-	uint32_t *own = counts + warp_id() * DIGITS, rank[RADIX_ITEMS];
+	uint32_t *own = p.counts + warp_id() * DIGITS, rank[RADIX_ITEMS];
 	item x[RADIX_ITEMS];
 
 	for (int w = 0; w < WARPS; w++)
-		counts[w * DIGITS + threadIdx.x] = 0;
+		p.counts[w * DIGITS + threadIdx.x] = 0;
 #pragma unroll
 	for (int j = 0; j < RADIX_ITEMS; j++)
 		x[j] = first + j * WARP < a.n ? load(a, p, line, l, first + j * WARP) : no_item();
@@ -170,7 +174,7 @@ static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_en
 	for (int j = 0; j < RADIX_ITEMS; j++)
 		rank[j] = rank_of(digit_of(x[j], p.shift), first + j * WARP < a.n, own);
 	__syncthreads();
-	place_digits(p, l, t, counts, sums);
+	place_digits(p, l, t);
 #pragma unroll
 	for (int j = 0; j < RADIX_ITEMS; j++) {
 		uint32_t at = own[digit_of(x[j], p.shift)] + rank[j];
@@ -189,8 +193,10 @@ RLX_G_KERNEL(topk_radix, struct rlx_k_topk, 256)
 {
 	SHARED(uint32_t, counts, [WARPS * DIGITS]);
 	SHARED(uint32_t, sums, [WARPS]);
-	const struct pass p = pass_of(a, env);
+	struct pass p = pass_of(a, env);
 
+	p.counts = counts;
+	p.sums = sums;
 	if (env.pass % 3 == 1) {
 		for (int64_t d = (int64_t)blockIdx.x * WARPS + warp_id(); d < p.lines * DIGITS;
 		     d += (int64_t)gridDim.x * WARPS)
@@ -202,8 +208,8 @@ RLX_G_KERNEL(topk_radix, struct rlx_k_topk, 256)
 		const struct line line = line_of(a, env, l);
 
 		if (env.pass % 3 == 0)
-			count(a, p, line, l, t, counts);
+			count(a, p, line, l, t);
 		else
-			scatter(a, env, p, line, l, t, counts, sums);
+			scatter(a, env, p, line, l, t);
 	}
 }
