@@ -87,6 +87,12 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = d->isa >= RLX_ISA_V4X;
 	t->f16 = true;	/* by widening; weights keep two bytes */
 	t->channels = (int)rlx_conv_block(d->isa);
+	/*
+	 * What one block of a kernel holds is few. Short rows of pairs cost up to half as much
+	 * again as two steps within a cache, and less once memory counts.
+	 */
+	t->repeats = (struct rlx_repeats){
+		.few = 1024, .row = 128, .run = 16, .large = 8 << 20, .piece = 512, .whole = 16 };
 }
 
 const struct rlx_backend rlx_backend_cpu = {

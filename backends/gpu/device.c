@@ -243,4 +243,6 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->mma16 = true;
 	t->widen_aside = true;
 	t->channels = RLX_CHANNELS_LAST;
+	t->repeats = (struct rlx_repeats){
+		.few = 1024, .row = 128, .run = 16, .large = 8 << 20, .piece = 512, .whole = 16 };
 }

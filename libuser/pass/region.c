@@ -23,6 +23,7 @@ struct grower {
 	const struct rlx_rewrite *rw;
 	uint32_t		*region;	/* per node: root + 1; 0: none */
 	bool			*kept;		/* per value: other than pointwise ops read it */
+	const struct rlx_repeats *repeats;	/* the target's */
 	uint32_t		 member[MAX_NODES];
 	uint32_t		 n_member;
 	enum kind		 kind;
@@ -201,7 +202,8 @@ static void take_inputs(const struct grower *gr, uint32_t root, struct inputs *i
 		const struct rlx_node *n = rlx_node_of(gr->g, list[i]);
 
 		in->view[i] = !gr->kept[list[i]] && rlx_repeat_of(gr->g, n, shape, span[i]) &&
-			      rlx_repeat_pays(shape, gr->g->val[list[i]].type.dtype, span[i]) &&
+			      rlx_repeat_pays(gr->repeats, shape,
+					      gr->g->val[list[i]].type.dtype, span[i]) &&
 			      rlx_split_add(&in->split, span[i]);
 		in->n_view += in->view[i];
 		in->from[i] = in->view[i] ? n->in[0] : list[i];
@@ -361,7 +363,7 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
-	struct grower gr = { .g = g, .rw = &rw };
+	struct grower gr = { .g = g, .rw = &rw, .repeats = &c->target.repeats };
 	struct region_list l = { 0 };
 	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err), end;
 	unsigned int count = 0;

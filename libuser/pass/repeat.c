@@ -77,14 +77,7 @@ bool rlx_repeat_of(const struct rlx_graph *g, const struct rlx_node *n,
 	return true;
 }
 
-/*
- * What one block of a CPU's kernel holds is few. Short rows of pairs cost up to half as much
- * again as two steps within a cache, and less once memory counts. Elements, and bytes.
- */
-enum { FEW = 1024, SHORT_RUN = 16, SHORT_ROW = 128 };
-enum { SHORT_PIECE = 512, WHOLE_PIECE = 16, LARGE = 8 << 20 };
-
-bool rlx_repeat_pays(const struct rlx_type *shape, enum rlx_dtype dt,
+bool rlx_repeat_pays(const struct rlx_repeats *by, const struct rlx_type *shape, enum rlx_dtype dt,
 		     const struct rlx_repeat_span *span)
 {
 	int64_t piece = 1, n = 1, bytes;
@@ -97,15 +90,15 @@ bool rlx_repeat_pays(const struct rlx_type *shape, enum rlx_dtype dt,
 			break;
 		piece *= n;
 	}
-	if (i > shape->rank || rlx_type_count(shape) <= FEW)
+	if (i > shape->rank || rlx_type_count(shape) <= by->few)
 		return true;
 	if (span[i].lo > 1 && piece == 1)
-		return n >= SHORT_ROW || span[i].lo >= SHORT_RUN ||
-		       rlx_type_count(shape) >= LARGE / (int64_t)rlx_dtype_size(dt);
+		return n >= by->row || span[i].lo >= by->run ||
+		       rlx_type_count(shape) >= by->large / (int64_t)rlx_dtype_size(dt);
 	if (span[i].hi == span[i].lo && piece == 1)
-		return n >= SHORT_RUN;
+		return n >= by->run;
 	bytes = piece * (span[i].lo > 1 ? 1 : span[i].hi) * (int64_t)rlx_dtype_size(dt);
-	return bytes % WHOLE_PIECE == 0 || bytes >= SHORT_PIECE;
+	return !by->whole || bytes % by->whole == 0 || bytes >= by->piece;
 }
 
 void rlx_split_init(struct rlx_split *s, const struct rlx_type *shape)

@@ -9,6 +9,7 @@
 #define RLX_PASS_REPEAT_H
 
 #include "ir/graph.h"
+#include "rlx/backend.h"
 
 /* The operand walks along digits from place value @lo up to @hi of an axis. */
 struct rlx_repeat_span {
@@ -23,10 +24,10 @@ bool rlx_repeat_of(const struct rlx_graph *g, const struct rlx_node *n,
 		   const struct rlx_type *shape, struct rlx_repeat_span span[RLX_MAX_RANK]);
 
 /*
- * Does it pay to read an operand of @dt so, rather than what a move of its own made of it? Not
- * where many short pieces would be put together one by one.
+ * Does it pay to read an operand of @dt so, rather than what a move of its own made of it? What
+ * costs it where is the target's to say.
  */
-bool rlx_repeat_pays(const struct rlx_type *shape, enum rlx_dtype dt,
+bool rlx_repeat_pays(const struct rlx_repeats *by, const struct rlx_type *shape, enum rlx_dtype dt,
 		     const struct rlx_repeat_span *span);
 
 /* A shape whose axes are split: axis i has place values place[i][0..n[i]], 1 up to its size. */

@@ -13,7 +13,21 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	5
+#define RLX_BACKEND_ABI	6
+
+/*
+ * Where it pays that a pointwise step reads elements that only repeat (expand, tile, resize to the
+ * nearest) by itself, instead of what a step of its own wrote of them. Zero: everywhere.
+ * @few:   always, up to so many results
+ * @row:   each element several times side by side: rows of so many results,
+ * @run:   or so many times each, as must one element that is all of a row,
+ * @large: or so many bytes of results;
+ * @piece: longer pieces that repeat as a whole: so many bytes of each,
+ * @whole: or a multiple of so many
+ */
+struct rlx_repeats {
+	int64_t	few, row, run, large, piece, whole;
+};
 
 /*
  * What the passes should aim at. Zero: plain ops.
@@ -28,6 +42,7 @@ struct rlx_collective;
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen, widen_aside;
 	int		channels;
+	struct rlx_repeats repeats;
 	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
 	const struct rlx_device *dev;
 };
