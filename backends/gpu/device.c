@@ -243,6 +243,8 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->mma16 = true;
 	t->widen_aside = true;
 	t->channels = RLX_CHANNELS_LAST;
-	t->repeats = (struct rlx_repeats){
-		.few = 1024, .row = 128, .run = 16, .large = 8 << 20, .piece = 512, .whole = 16 };
+	/*
+	 * t->repeats stays zero: on an H100 60 chains of f32 and f16, rows of 4 to 8,192, repeated
+	 * by element, by piece and whole, in caches and not, took 0.10 to 0.69 of two steps.
+	 */
 }
