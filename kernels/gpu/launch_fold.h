@@ -95,7 +95,7 @@ static inline bool rlx_g_topk_plan(const void *args, unsigned int i, struct rlx_
  * memory, which is what its blocks share: 250 ns for the 1,024 pairs of a pass over a tile, twice
  * that with wide keys, and 40 ns for the barrier (H100: 4,096 lines of 24 take 27 us, 100,000 of
  * 100 870 us). A merge looks for each item's rank by reads that wait for each other, which takes as
- * long as four items' bytes.
+ * long as four items' bytes, and 900 ns for each of a dozen (one line of 100,000: 158 us).
  */
 static inline void rlx_g_topk_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
@@ -110,6 +110,7 @@ static inline void rlx_g_topk_cost(const void *args, const struct rlx_g_launch *
 	t->end_ns = (40 + (rlx_g_topk_item(a) == 8 ? 0.25 : 0.5) *
 		     (double)((int64_t)1 << levels) / 2) * (double)(levels * (levels + 1) / 2);
 	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
+	t->once_ns = l->n_launches > 2 ? (l->n_launches - 2) * 12 * 900.0 : 0;
 	t->alone_bytes = (l->n_launches > 1 ? l->n_launches - 1 : 0) * 4 * rlx_g_topk_item(a) *
 			 t->blocks * (double)(a->k < n ? a->k : n);
 }
@@ -285,9 +286,12 @@ static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struc
 	return true;
 }
 
+enum { RLX_G_RADIX_NEAR = 40 << 20 };	/* bytes of items that stay in the L2 */
+
 /*
  * Launches wait for memory: 2 us each. An item is read twice and written once for each digit, and
- * what is written by short runs costs twice its bytes.
+ * what is written by short runs costs twice its bytes in the L2, and six times them in memory
+ * (H100: one line of 10^6 f32 in 107 us, of 10^7 in 1,179).
  */
 static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
@@ -301,7 +305,8 @@ static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_la
 	t->resident = items < 16 ? 8 : 4;
 	t->begin_ns = 2000 * (double)l->n_launches;
 	t->end_ns = 0.25 * digits * 8 * (200 + items * 90);
-	t->alone_bytes = digits * x * 4 * rlx_g_topk_item(a);
+	t->alone_bytes = digits * x * rlx_g_topk_item(a) *
+			 (2 * x * rlx_g_topk_item(a) < RLX_G_RADIX_NEAR ? 4 : 8);
 	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
 }
 
