@@ -14,6 +14,8 @@ struct search {
 	bool			 self;
 	int64_t			 m, d, k, kept, rows;
 	uint32_t		 norms, scores, near;	/* [m], [rows, m], [rows, kept] */
+	/* x and y as terms of bf16, which tensor cores multiply; 0: as they are */
+	uint32_t		 left, right;
 };
 
 /* Lengths of y's points, squared. */
@@ -29,25 +31,67 @@ static enum rlx_status call_norms(const struct search *s)
 	return gpu_call_kernel(s->lo, rlx_g_knn_launch, 0);
 }
 
+/* The @n rows of input @k from @first on as terms. */
+static enum rlx_status call_terms(const struct search *s, uint32_t k, int64_t first, int64_t n)
+{
+	struct rlx_k_knn *a = rlx_lower_args(s->lo, sizeof(*a));
+
+	a->rows = n;
+	a->d = s->d;
+	a->type = (uint8_t)s->type;
+	a->left = k == 0;
+	rlx_lower_ref_in(s->lo, &a->x, s->self ? 0 : k, (uint64_t)(first * s->d) * sizeof(float));
+	rlx_lower_ref_tmp(s->lo, &a->split, a->left ? s->left : s->right, 0);
+	return gpu_call_kernel(s->lo, rlx_g_knn_launch, 0);
+}
+
+static void fill_scores(const struct search *s, struct rlx_k_gemm *g, int64_t n, bool terms)
+{
+	g->m = (size_t)n;
+	g->n = g->ldc = g->ldr = (size_t)s->m;
+	g->k = g->lda = g->ldb = (size_t)(s->d * (terms ? RLX_K_KNN_TERMS : 1));
+	g->b_form = RLX_B_COLS;
+	g->alpha = s->metric == RLX_KNN_IP ? -1 : -2;
+	g->a_type = g->b_type = terms ? RLX_BF16 : s->type;
+	g->c_type = RLX_F32;
+}
+
+/* Do six products of bf16 take less than one of f32, with what is written for them? */
+static bool terms_gain(const struct search *s)
+{
+	struct rlx_g_launch l[2] = { gpu_launch_of(s->lo, 0), gpu_launch_of(s->lo, 0) };
+	struct rlx_k_gemm g = { .a = &g, .b = &g, .c = &g };
+
+	l[0].judge = l[1].judge = NULL;
+	fill_scores(s, &g, s->rows, false);
+	rlx_g_gemm_f32_launch(&g, &l[0]);
+	fill_scores(s, &g, s->rows, true);
+	rlx_g_gemm_bf16_launch(&g, &l[1]);
+	return s->type == RLX_F32 && l[0].can && l[1].can && l[1].ns + 10000 < l[0].ns;
+}
+
 /* |y|^2 - 2 x y, or -x y, of @n rows from @first on. */
 static enum rlx_status call_scores(const struct search *s, int64_t first, int64_t n)
 {
-	struct rlx_k_gemm *g = rlx_lower_args(s->lo, sizeof(*g));
+	struct rlx_k_gemm *g;
 
-	g->m = (size_t)n;
-	g->n = g->ldc = g->ldr = (size_t)s->m;
-	g->k = g->lda = g->ldb = (size_t)s->d;
-	g->b_form = RLX_B_COLS;
-	g->alpha = s->metric == RLX_KNN_IP ? -1 : -2;
-	g->a_type = g->b_type = s->type;
-	g->c_type = RLX_F32;
-	g->b_fixed = gpu_is_fixed(s->lo, !s->self);
-	rlx_lower_ref_in(s->lo, &g->a, 0, (uint64_t)(first * s->d) * rlx_dtype_size(s->type));
-	rlx_lower_ref_in(s->lo, &g->b, !s->self, 0);
+	if (s->left && call_terms(s, 0, first, n))
+		return s->lo->status;
+	g = rlx_lower_args(s->lo, sizeof(*g));
+	fill_scores(s, g, n, s->left);
+	g->b_fixed = !s->left && gpu_is_fixed(s->lo, !s->self);
+	if (s->left) {
+		rlx_lower_ref_tmp(s->lo, &g->a, s->left, 0);
+		rlx_lower_ref_tmp(s->lo, &g->b, s->right, 0);
+	} else {
+		rlx_lower_ref_in(s->lo, &g->a, 0,
+				 (uint64_t)(first * s->d) * rlx_dtype_size(s->type));
+		rlx_lower_ref_in(s->lo, &g->b, !s->self, 0);
+	}
 	if (s->metric != RLX_KNN_IP)
 		rlx_lower_ref_tmp(s->lo, &g->bias, s->norms, 0);
 	rlx_lower_ref_tmp(s->lo, &g->c, s->scores, 0);
-	return gpu_call_kernel(s->lo, s->type == RLX_F32 ? rlx_g_gemm_f32_launch :
+	return gpu_call_kernel(s->lo, s->type == RLX_F32 && !s->left ? rlx_g_gemm_f32_launch :
 			       rlx_g_gemm_bf16_launch, 0);
 }
 
@@ -111,6 +155,12 @@ enum rlx_status gpu_lower_knn(struct rlx_lower *lo)
 	if (s.metric != RLX_KNN_IP) {
 		s.norms = rlx_lower_tmp(lo, (uint64_t)s.m * sizeof(float));
 		if (call_norms(&s))
+			return lo->status;
+	}
+	if (terms_gain(&s)) {
+		s.left = rlx_lower_tmp(lo, (uint64_t)(s.rows * s.d) * RLX_K_KNN_TERMS * 2);
+		s.right = rlx_lower_tmp(lo, (uint64_t)(s.m * s.d) * RLX_K_KNN_TERMS * 2);
+		if (call_terms(&s, 1, 0, s.m))
 			return lo->status;
 	}
 	for (first = 0; first < n && !lo->status; first += s.rows) {

@@ -4,8 +4,9 @@
  *
  * Algorithm: a block a row, a warp a candidate at a time: its lanes go along both points, and their
  * sums meet by shuffles. Distances become integers in their order, with the id below them, and few
- * are put in order by counting for each the nearer ones, more by a bitonic network. Lengths, with
- * KNN_NORMS: a warp a row.
+ * are put in order by counting for each the nearer ones, more by a bitonic network. KNN_STEP 1:
+ * lengths, a warp a row. KNN_STEP 2: of f32 three numbers of bf16 that add up to it, so that tensor
+ * cores rank as well as sums of f32 would; of their nine products six are within 2^-24.
  * Traffic: of each row x once, and its candidates' rows of y, from the L2 where y fits it.
  * Limits: sums are of f32; RLX_K_KNN_MOST candidates of a row, which are in shared memory.
  */
@@ -118,13 +119,54 @@ static DEV inline void put_norms(const struct rlx_k_knn &a, const struct rlx_g_e
 	}
 }
 
+typedef rlx_t<RLX_BF16> term;
+
+/* What is not finite has nothing behind its first term. */
+static DEV inline void split(float x, term::mem b[3])
+{
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		float f;
+
+		b[i] = term::put(x);
+		f = term::get(b[i]);
+		x = f - f == 0 ? x - f : 0;
+	}
+}
+
+/* The smallest products come first: digits say which term each is of, from the lowest on. */
+static DEV inline void put_terms(const struct rlx_k_knn &a, const struct rlx_g_env &env)
+{
+	const uint32_t which = a.left ? 0x010201 : 0x001021;
+	const coord::mem *x = RLX_G_PTR(const coord::mem, a.x);
+	term::mem *to = RLX_G_PTR(term::mem, a.split);
+
+	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.rows * a.d;
+	     i += (int64_t)gridDim.x * THREADS) {
+		int64_t row = i / a.d, p = i - row * a.d;
+		term::mem b[3];
+
+		split(coord::get(x[i]), b);
+#pragma unroll
+		for (int t = 0; t < RLX_K_KNN_TERMS; t++) {
+			uint32_t k = which >> 4 * t & 3;
+
+			to[(row * RLX_K_KNN_TERMS + t) * a.d + p] = k == 0 ? b[0] :
+								     k == 1 ? b[1] : b[2];
+		}
+	}
+}
+
 RLX_G_KERNEL(knn, struct rlx_k_knn, RLX_K_KNN_THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	item *found = (item *)shared;
 
-	if (KNN_NORMS) {
-		put_norms(a, env);
+	if (KNN_STEP) {
+		if (KNN_STEP == 1)
+			put_norms(a, env);
+		else
+			put_terms(a, env);
 		return;
 	}
 	for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {

@@ -394,7 +394,7 @@ static inline void rlx_g_nms_launch(const void *args, struct rlx_g_launch *l)
 	l->scratch = (uint64_t)lines * ((uint64_t)a->n + sizeof(int64_t));
 }
 
-/* A block a row, or a warp where its length alone is wanted. */
+/* A block a row, a warp where its length alone is wanted, or a thread a number. */
 static inline void rlx_g_knn_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_knn *a = (const struct rlx_k_knn *)args;
@@ -404,8 +404,10 @@ static inline void rlx_g_knn_launch(const void *args, struct rlx_g_launch *l)
 		room *= 2;
 	if (room > RLX_K_KNN_MOST || !rlx_g_small_float(a->type))
 		return;
-	rlx_g_line(l, a->near ? a->rows : rlx_g_ceil(a->rows, 2), RLX_K_KNN_THREADS);
-	RLX_G_VARIANT(l, knn, .KNN_TYPE = a->type, .KNN_NORMS = !a->near);
+	rlx_g_line(l, a->near ? a->rows : a->split ?
+		   rlx_g_ceil(a->rows * a->d, RLX_K_KNN_THREADS) : rlx_g_ceil(a->rows, 2),
+		   RLX_K_KNN_THREADS);
+	RLX_G_VARIANT(l, knn, .KNN_TYPE = a->type, .KNN_STEP = a->near ? 0 : a->split ? 2 : 1);
 	l->shared = a->near ? (uint32_t)room * 8 : 0;
 }
 
