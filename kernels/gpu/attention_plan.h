@@ -37,14 +37,27 @@
 #define ATT_GRAD_SHARED(hd, rows) \
 	(4 * ((rows) + 2 * ATT_GRAD_TILE(hd)) * ((hd) + 8) + 16 * ATT_GRAD_TILE(hd))
 /*
- * Registers of a thread: what a block begins with, of one that loads, of one that computes, which
- * have all that is left, 232 at most.
+ * The same by wgmma (attention_grad_wgmma.cu): warpgroups of 64 rows each, blocks of a
+ * multiprocessor, rows of a tile, its stages, bytes of a block with its barriers.
  */
-#define ATT_REGS_BEGIN(hd, groups) \
-	(65536 / (ATT_THREADS(groups) * ATT_BLOCKS(hd, groups)) / 8 * 8)
+#define ATT_GRAD_GROUPS		2
+#define ATT_GRAD_BLOCKS(groups)	((groups) == 1 ? 2 : 1)
+#define ATT_GRAD_KEYS(hd)	((hd) > 64 ? 32 : 64)
+#define ATT_GRAD_STAGES		4
+#define ATT_GRAD_WGMMA_SHARED(hd, groups) \
+	(4 * (hd) * ((groups) * 64 + ATT_GRAD_STAGES * ATT_GRAD_KEYS(hd)) + \
+	 8 * ATT_GRAD_STAGES * ATT_GRAD_KEYS(hd) + 16 * (ATT_GRAD_STAGES + 1))
+/*
+ * Registers of a thread: what a block begins with, if @blocks are together, of one that loads, of
+ * one that computes, which have all that is left, 232 at most.
+ */
+#define ATT_REGS_BEGIN(groups, blocks)	(65536 / (ATT_THREADS(groups) * (blocks)) / 8 * 8)
 #define ATT_REGS_LOAD(hd)	((hd) <= 64 ? 32 : 40)
-#define ATT_REGS_LEFT(hd, groups) \
-	((ATT_REGS_BEGIN(hd, groups) * ((groups) + 1) - ATT_REGS_LOAD(hd)) / (groups) / 8 * 8)
-#define ATT_REGS(hd, groups)	(ATT_REGS_LEFT(hd, groups) < 232 ? ATT_REGS_LEFT(hd, groups) : 232)
+#define ATT_REGS_LEFT(hd, groups, blocks) \
+	((ATT_REGS_BEGIN(groups, blocks) * ((groups) + 1) - ATT_REGS_LOAD(hd)) / (groups) / 8 * 8)
+#define ATT_REGS_OF(hd, groups, blocks) \
+	(ATT_REGS_LEFT(hd, groups, blocks) < 232 ? ATT_REGS_LEFT(hd, groups, blocks) : 232)
+#define ATT_REGS(hd, groups)	ATT_REGS_OF(hd, groups, ATT_BLOCKS(hd, groups))
+#define ATT_GRAD_REGS(hd, groups) ATT_REGS_OF(hd, groups, ATT_GRAD_BLOCKS(groups))
 
 #endif

@@ -18,15 +18,10 @@
 
 #define RLX_G_BLOCKS	ATT_BLOCKS(HD, ATTENTION_GROUPS)
 
-#include "kernels/gpu/attention_softmax.h"
-#include "kernels/gpu/wgmma.h"
+#include "kernels/gpu/attention_wgmma.h"
 
 enum {
-	BF = (bool)mma_kind<half>::bf,
-	GROUPS = ATTENTION_GROUPS, ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
-	THREADS = ATT_THREADS(GROUPS),
-	ROW = HD % 64 ? 64 : 128,		/* bytes of a row in the tiles' blocks */
-	BOX_Q = ROWS * ROW, BOX = KEYS * ROW,	/* a block: all rows, ROW bytes of each */
+	KEYS = ATT_KEYS(HD), STAGES = 2,
 	Q_BYTES = ATT_Q_BYTES(HD, GROUPS), KV_BYTES = ATT_KV_BYTES(HD),
 	SCORES = KEYS / 2, OUT = HD / 2,	/* of a thread */
 };
@@ -42,104 +37,7 @@ struct smem {
 	struct barriers	*bar;
 };
 
-/* The @round-th job of this block: there and back, as jobs become shorter. */
-static DEV inline uint32_t job_number(uint32_t round)
-{
-	return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-}
-
 /* ---- the loading group ---- */
-
-/* SPAN threads have a row, 16 bytes each, and do each STEP-th row. */
-enum {
-	SPAN = HD > 128 ? 32 : HD > 64 ? 16 : HD > 32 ? 8 : 4, STEP = GROUP / SPAN,
-	PIECES = ROW / 16,
-	KINDS = STEP < 8 ? 8 / STEP : 1,	/* rows that change pieces in another way */
-};
-
-/* Rows of a head in memory, from this thread's first piece on. */
-struct rows {
-	const half	*p;
-	int64_t		stride;
-	int		take;		/* elements of its piece that are there */
-	bool		mine, wide;	/* it has a piece; which may be read by 16 bytes */
-};
-
-static DEV inline struct rows rows_of(const void *p, const int64_t *stride, int b, int h,
-				      int first, int64_t dim)
-{
-	int r = (int)threadIdx.x / SPAN, c = (int)threadIdx.x % SPAN;
-	int64_t left = dim - c * 8;
-	struct rows m;
-
-	m.p = (const half *)p + b * stride[0] + h * stride[1] + (first + r) * stride[2] + c * 8;
-	m.stride = STEP * stride[2];
-	m.take = left <= 0 ? 0 : left < 8 ? (int)left : 8;
-	m.mine = SPAN * 8 == HD || c * 8 < HD;
-	m.wide = ((uint64_t)p | (uint64_t)((stride[0] | stride[1] | stride[2]) * 2)) % 16 == 0;
-	return m;
-}
-
-/* Where this thread's piece of its @i-th row lies in a tile of @box bytes a block. */
-static DEV inline unsigned char *piece_at(unsigned char *tile, int i, int box)
-{
-	int r = (int)threadIdx.x / SPAN + i * STEP, c = (int)threadIdx.x % SPAN;
-
-	return tile + c / PIECES * box + r * ROW + tile_piece(r, c % PIECES, ROW) * 16;
-}
-
-/*
- * A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. Whole tiles leave
- * pieces beyond dim as they are, and those are zeros from the beginning (clear_fill()).
- */
-template <int COUNT>
-static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, uint64_t *full)
-{
-	const int box = COUNT * ROW, r = (int)threadIdx.x / SPAN;
-
-	if (m->wide && left >= COUNT && (m->take == 8 || !m->take)) {
-		shared_at at[KINDS];
-
-#pragma unroll
-		for (int i = 0; i < KINDS; i++)
-			at[i] = shared_from(piece_at(to, i, box));
-#pragma unroll
-		for (int i = 0; i < COUNT / STEP; i++) {
-			if (m->take)
-				copy_16(at[i % KINDS] + i / KINDS * KINDS * STEP * ROW, m->p);
-			step_on(&m->p, m->stride * 2);
-		}
-		bar_arrive_copies(full);
-		return;
-	}
-#pragma unroll 1
-	for (int i = 0; i < COUNT / STEP; i++, m->p += m->stride) {
-		int n = r + i * STEP < left ? m->take : 0;
-		half *at = (half *)piece_at(to, i, box);
-
-		if (m->wide && m->mine)
-			copy_async(at, m->p, 16, n * 2);
-#pragma unroll 1
-		for (int e = 0; e < 8 && !m->wide && m->mine; e++)
-			at[e] = e < n ? m->p[e] : half{};
-	}
-	if (m->wide)
-		bar_arrive_copies(full);
-	else
-		bar_arrive(full);
-}
-
-/* Heads narrower than the tiles: what fills them up is written once, for all tiles. */
-static DEV inline void clear_fill(const struct rlx_k_attention &a, unsigned char *shared)
-{
-	struct alignas(16) piece { uint32_t w[4]; };
-	int n = (Q_BYTES + 2 * STAGES * KV_BYTES) / 16;
-
-	if (a.head_dim == HD && a.v_dim == HD)
-		return;
-	for (int i = (int)threadIdx.x; i < n; i += THREADS)
-		((struct piece *)shared)[i] = piece{};
-}
 
 static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			    const struct smem &s)
@@ -171,38 +69,6 @@ static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_
 }
 
 /* ---- the computing groups ---- */
-
-/* Until a stage is full, of what the loading group's threads wrote. */
-static DEV inline void await(uint64_t *full, const turn<STAGES> &t)
-{
-	bar_wait(&full[t.stage], t.phase);
-	wgmma_see();
-}
-
-/* c = products of this group's queries and a tile of keys. */
-static DEV inline void multiply_keys(float (&c)[SCORES], const unsigned char *q,
-				     const unsigned char *k)
-{
-	tile_at tq = tile_from<ROW>(q, BOX_Q), tk = tile_from<ROW>(k, BOX);
-
-#pragma unroll
-	for (int d = 0; d < HD * 2; d += 32)
-		wgmma<KEYS, BF, false, false>(c, tile_plus(tq, d / ROW * BOX_Q + d % ROW),
-						  tile_plus(tk, d / ROW * BOX + d % ROW), d > 0);
-	wgmma_commit();
-}
-
-/* out += weights times a tile of values. */
-static DEV inline void multiply_values(float (&out)[OUT], const uint32_t *p,
-				       const unsigned char *v)
-{
-	tile_at tv = tile_from<ROW>(v, BOX);
-
-#pragma unroll
-	for (int k = 0; k < KEYS; k += MMA_K)
-		wgmma_lanes<HD, BF>(out, p + k / 4, tile_plus(tv, k * ROW));
-	wgmma_commit();
-}
 
 /* What group @g is at: a job, and the next tile of keys. */
 struct task {
@@ -237,7 +103,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 		turn_wait(x->g);
 	wgmma_settle(c);
 	wgmma_fence();
-	multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
+	multiply<KEYS>(c, q, x->r.k + x->t.stage * KV_BYTES);
 	if (GROUPS > 1)
 		turn_pass(x->g, GROUPS);
 	wgmma_wait<0>();
@@ -254,10 +120,10 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 		wgmma_settle(s->out);
 		wgmma_settle(p);
 		wgmma_fence();
-		multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
+		multiply<KEYS>(c, q, x->r.k + x->t.stage * KV_BYTES);
 		await(bar->v_full, v);
 		wgmma_fence();
-		multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
+		add_up<KEYS>(s->out, p, x->r.v + v.stage * KV_BYTES);
 		if (GROUPS > 1)
 			turn_pass(x->g, GROUPS);
 		wgmma_wait<1>();
@@ -279,7 +145,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	wgmma_settle(s->out);
 	wgmma_settle(p);
 	wgmma_fence();
-	multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
+	add_up<KEYS>(s->out, p, x->r.v + v.stage * KV_BYTES);
 	wgmma_wait<0>();
 	wgmma_settle(s->out);
 	bar_arrive(&bar->v_free[v.stage]);
@@ -316,7 +182,7 @@ RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
 	struct smem r = { shared, shared + Q_BYTES, shared + Q_BYTES + STAGES * KV_BYTES,
 		(struct barriers *)(shared + Q_BYTES + 2 * STAGES * KV_BYTES) };
 
-	clear_fill(a, shared);
+	clear_fill(a, shared, Q_BYTES + 2 * STAGES * KV_BYTES);
 	if (threadIdx.x == 0) {
 		bar_init(&r.bar->q_full, GROUP);
 		bar_init(&r.bar->q_free, GROUPS * GROUP);

@@ -378,7 +378,8 @@ static DEV inline tile_at tile_plus(tile_at t, int bytes)
 template <int N, bool BF, bool TA, bool TB>
 static DEV inline void wgmma(float *d, tile_at a, tile_at b, bool more)
 {
-	static_assert(N == 64 || N == 128 || N == 160 || N == 192 || N == 256, "no such product");
+	static_assert(N == 32 || N == 64 || N == 128 || N == 160 || N == 192 || N == 256,
+		      "no such product");
 #define WGMMA_BOTH(...)							\
 	do {								\
 		if constexpr (BF)					\
@@ -388,6 +389,8 @@ static DEV inline void wgmma(float *d, tile_at a, tile_at b, bool more)
 	} while (0)
 #define WGMMA_ONE(KIND, N, R, A, B, C, D, E, ...)			\
 	WGMMA(N, KIND, R, A, B, C, D, E, __VA_ARGS__)
+	if constexpr (N == 32)
+		WGMMA_BOTH("32", WGMMA_R0, "16", "17", "18", "19", "20", WGMMA_O8(0), WGMMA_O8(8));
 	if constexpr (N == 64)
 		WGMMA_BOTH("64", WGMMA_R32, "32", "33", "34", "35", "36", WGMMA_O32(0));
 	if constexpr (N == 128)

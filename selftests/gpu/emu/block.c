@@ -497,6 +497,7 @@ static void bar_change(uint64_t *bar, int arrivals, int bytes)
 	if (!b.left && !b.bytes) {
 		b.left = b.count;
 		b.phase ^= 1;
+		worker->b.epoch++;	/* orders all before and after, of whatever barrier */
 	}
 	memcpy(bar, &b, sizeof(b));
 }
