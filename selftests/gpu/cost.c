@@ -229,7 +229,7 @@ TEST(topk)
 	l = (struct rlx_g_launch){ .processors = 132, .arch = 90, .chip = gpu_chip_usual() };
 	rlx_g_topk_launch(&a, &l);
 	tile = l.ns;
-	a.n = a.k = 24;		/* H100: 3.7 us by warps; the threads of a block wait for each other */
+	a.n = a.k = 24;		/* H100: 3.7 us by warps; in a block threads wait for each other */
 	l = (struct rlx_g_launch){ .processors = 132, .arch = 90, .chip = gpu_chip_usual() };
 	rlx_g_topk_launch(&a, &l);
 	CHECK_EQ(l.variant, RLX_G_topk_warp);
