@@ -152,6 +152,8 @@ static double distance_of(const struct drawn *s, const double *x, const double *
 		square += (x[p] - y[p]) * (x[p] - y[p]);
 	}
 	*size = s->metric == RLX_KNN_IP ? sqrt(xx * yy) : 1;
+	if (s->metric == RLX_KNN_COS && (xx == 0 || yy == 0))
+		return 1;
 	return s->metric == RLX_KNN_IP ? -xy : s->metric == RLX_KNN_COS ? 1 - xy / sqrt(xx * yy) :
 	       s->metric == RLX_KNN_L2 ? sqrt(square) : square;
 }
