@@ -212,6 +212,15 @@ struct hlo hlo_number(struct hlo_emit *e, const struct hlo_type *t, double x)
 	return v;
 }
 
+struct hlo hlo_nothing(struct hlo_emit *e, const struct hlo_type *t)
+{
+	struct hlo v = named(e, "constant", t);
+
+	hlo_put(&e->text, "dense<");
+	end_constant(e, t);
+	return v;
+}
+
 struct hlo hlo_lowest(struct hlo_emit *e, const struct hlo_type *t, bool highest)
 {
 	unsigned int bits = 8 * (unsigned int)rlx_dtype_size(t->dtype);

@@ -79,6 +79,8 @@ struct hlo hlo_select(struct hlo_emit *e, struct hlo cond, struct hlo a, struct 
 /* A number in the shape of @t and its dtype; wraps integers. */
 struct hlo hlo_number(struct hlo_emit *e, const struct hlo_type *t, double x);
 struct hlo hlo_integer(struct hlo_emit *e, const struct hlo_type *t, int64_t x);
+/* Of @t, which has no elements; complex too, of which there is no number. */
+struct hlo hlo_nothing(struct hlo_emit *e, const struct hlo_type *t);
 /* The identity of a maximum (or minimum): -inf, the least integer. */
 struct hlo hlo_lowest(struct hlo_emit *e, const struct hlo_type *t, bool highest);
 struct hlo hlo_vector(struct hlo_emit *e, enum rlx_dtype dt, const double *v, int64_t n);

@@ -50,7 +50,7 @@ static void idle(struct hlo_emit *e)
 
 	for (k = 0; k < e->n_out; k++) {
 		t = hlo_type(&e->type[k]);
-		e->out[k] = hlo_integer(e, &t, 0);
+		e->out[k] = hlo_nothing(e, &t);
 	}
 }
 
