@@ -203,13 +203,14 @@ void rlx_expand_op(struct rlx_expand *q, enum rlx_status (*rule)(struct rlx_expa
 		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason", q->def->name);
 	for (i = 0; i < q->n_out && !g->err.status; i++) {
 		struct rlx_type t = g->val[q->out[i].id].type, want = q->out_type[i];
+		bool cast = t.dtype != want.dtype;
 
-		if (t.dtype != want.dtype)
-			q->out[i] = rlx_emit(g, cast, .x = q->out[i], .to = want.dtype);
 		t.dtype = want.dtype;
 		if (!q->out[i].id || !rlx_type_equal(&t, &want))
-			rlx_fail(&g->err, RLX_EBUG, "%s: expand gives output %u another shape",
-				 q->def->name, i);
+			rlx_fail(&g->err, RLX_EBUG, "%s: expand gives output %u %s", q->def->name,
+				 i, q->out[i].id ? "another shape" : "no value");
+		else if (cast)
+			q->out[i] = rlx_emit(g, cast, .x = q->out[i], .to = want.dtype);
 	}
 }
 

@@ -308,4 +308,44 @@ static void every_sample(void (*bend)(struct op_case *, unsigned int))
 TEST(attributes) { every_sample(bend_attributes); }
 TEST(inputs) { every_sample(bend_inputs); }
 
+static enum rlx_status no_value(struct rlx_expand *q)
+{
+	return RLX_OK;
+}
+
+static enum rlx_status itself(struct rlx_expand *q)
+{
+	q->out[0] = q->in[0];
+	return RLX_OK;
+}
+
+static enum rlx_status expanded(enum rlx_status (*rule)(struct rlx_expand *), struct rlx_type want,
+				struct rlx_type *got)
+{
+	struct rlx_graph *g = rlx_graph_new("expand");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 2, 3)), y = RLX_NONE;
+	struct rlx_expand q = { .g = g, .def = rlx_op_abs.def, .n_in = 1, .n_out = 1, .in = &x,
+				.out = &y, .out_type = &want };
+	enum rlx_status st;
+
+	rlx_expand_op(&q, rule);
+	st = rlx_graph_error(g)->status;
+	if (!st)
+		*got = *rlx_type_of(g, y);
+	rlx_graph_put(g);
+	return st;
+}
+
+/* A rule that does not keep to its op's types is told of as such, or rounded. */
+TEST(rules_that_are_wrong)
+{
+	struct rlx_type want = rlx_type(RLX_F32, 2, 3), got;
+
+	CHECK_EQ(expanded(no_value, want, &got), RLX_EBUG);
+	CHECK_EQ(expanded(itself, rlx_type(RLX_F64, 3, 2), &got), RLX_EBUG);
+	CHECK_EQ(expanded(itself, rlx_type(RLX_F32, 6), &got), RLX_EBUG);
+	CHECK_EQ(expanded(itself, want, &got), RLX_OK);
+	CHECK(rlx_type_equal(&got, &want));
+}
+
 TEST_MAIN()
