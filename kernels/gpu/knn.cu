@@ -134,7 +134,10 @@ static DEV inline void split(float x, term::mem b[3])
 	}
 }
 
-/* The smallest products come first: digits say which term each is of, from the lowest on. */
+/*
+ * The smallest products come first: digits say which term each is of, from the lowest on. What is
+ * not finite is in the last product alone: the others have terms that are 0, which make it NaN.
+ */
 static DEV inline void put_terms(const struct rlx_k_knn &a, const struct rlx_g_env &env)
 {
 	const uint32_t which = a.left ? 0x010201 : 0x001021;
@@ -145,12 +148,16 @@ static DEV inline void put_terms(const struct rlx_k_knn &a, const struct rlx_g_e
 	     i += (int64_t)gridDim.x * THREADS) {
 		int64_t row = i / a.d, p = i - row * a.d;
 		term::mem b[3];
+		float first;
 
 		split(coord::get(x[i]), b);
+		first = term::get(b[0]);
 #pragma unroll
 		for (int t = 0; t < RLX_K_KNN_TERMS; t++) {
 			uint32_t k = which >> 4 * t & 3;
 
+			if (first - first != 0 && t < RLX_K_KNN_TERMS - 1)
+				k = 1;	/* which is 0 */
 			to[(row * RLX_K_KNN_TERMS + t) * a.d + p] = k == 0 ? b[0] :
 								     k == 1 ? b[1] : b[2];
 		}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* GPU kernels that fold or order along axes, on the emulator. */
+#include "kernels/knn.h"
 #include "kernels/reduce.h"
 #include "kernels/sortk.h"
 #include "selftests/gpu/against_cpu.h"
@@ -338,6 +339,50 @@ TEST(topk_select)
 		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 3) ? 1 : 2,
 			       k < n ? k : n, type[kc_pick(&seed, 0, 5)]), select_launch, &seed);
 	}
+}
+
+/* The terms of @n numbers of @x, one a row, of the left operand or of the other. */
+static void knn_terms(const float *x, int64_t n, bool left, uint16_t *out)
+{
+	size_t bytes = (size_t)n * RLX_K_KNN_TERMS * sizeof(*out);
+	struct rlx_k_knn a = { .rows = n, .d = 1, .type = RLX_F32, .left = left };
+	struct rlx_g_env env = { 0 };
+
+	a.x = dev_of(x, (size_t)n * sizeof(*x));
+	a.split = dev_new(bytes);
+	gpu_run_kernel(rlx_g_knn_launch, &a, &env);
+	dev_read(out, a.split, bytes);
+	dev_free(a.x);
+	dev_free(a.split);
+}
+
+/* Six products of terms add up to that of two numbers; of what is not finite they are as it is. */
+TEST(knn_terms)
+{
+	enum { N = 40, TERMS = RLX_K_KNN_TERMS };
+	static const float few[] = { 0, 1, -3, INFINITY, -INFINITY, NAN, 1e30f, -1e-30f, 0.1f };
+	uint16_t s[N * TERMS], t[N * TERMS];
+	uint64_t seed = rlx_test_seed();
+	float x[N], y[N];
+	int i, j, k;
+
+	for (i = 0; i < N; i++) {
+		x[i] = i < 9 ? few[i] : (float)rlx_test_uniform(&seed, -4, 4);
+		y[i] = i < 9 ? few[i] : (float)rlx_test_uniform(&seed, -4, 4);
+	}
+	knn_terms(x, N, true, s);
+	knn_terms(y, N, false, t);
+	for (i = 0; i < N; i++)
+		for (j = 0; j < N; j++) {
+			double want = (double)x[i] * (double)y[j], sum = 0;
+
+			for (k = 0; k < TERMS; k++)
+				sum += (double)kc_from_bf16(s[i * TERMS + k]) *
+				       (double)kc_from_bf16(t[j * TERMS + k]);
+			CHECKF(isfinite(want) ? fabs(sum - want) <= ldexp(fabs(want), -24) :
+			       isnan(want) ? isnan(sum) : sum == want,
+			       "%g times %g is %g", (double)x[i], (double)y[j], sum);
+		}
 }
 
 TEST_MAIN()
