@@ -301,7 +301,8 @@ static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_la
 	double digits = rlx_g_radix_digits(a), items = l->param.topk_radix.RADIX_ITEMS;
 
 	t->rate = RLX_G_RATE_fma_f32;
-	t->blocks = x / (256 * items);
+	t->blocks = (double)a->outer * (double)a->inner *
+		    (double)rlx_g_ceil(a->n, 256 * (int64_t)items);
 	t->resident = items < 16 ? 8 : 4;
 	t->begin_ns = 2000 * (double)l->n_launches;
 	t->end_ns = 0.25 * digits * 8 * (200 + items * 90);

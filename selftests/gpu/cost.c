@@ -234,6 +234,11 @@ TEST(topk)
 	rlx_g_topk_launch(&a, &l);
 	CHECK_EQ(l.variant, RLX_G_topk_warp);
 	CHECKF(few < all / 5 && tile < all && tile > all / 3, "%g, %g and %g ns", few, all, tile);
+	a.outer = 1;
+	a.n = a.k = 1000;	/* less than a tile: of one block, not three launches a digit */
+	l = (struct rlx_g_launch){ .processors = 132, .arch = 90, .chip = gpu_chip_usual() };
+	rlx_g_topk_launch(&a, &l);
+	CHECKF(l.n_launches <= 1, "%u launches", l.n_launches);
 	a.outer = 0;
 	rlx_g_topk_launch(&a, &l);
 	CHECKF(l.ns < 2 * rlx_g_least_ns(&l), "%g ns", l.ns);
