@@ -80,7 +80,7 @@ static inline void rlx_k_grid_taps(const struct rlx_k_grid_sample *a, int taps, 
 				   int64_t n, struct rlx_k_grid_taps *t)
 {
 	double lo = a->align_corners ? 0 : -0.5, hi = (double)(n - 1) - lo, p, base, d;
-	double beyond = taps == 4 ? 1 : 0;	/* from there on all taps read one element */
+	double beyond = taps == 4 ? 2 : 0;	/* from there on all taps read one element */
 
 	p = a->align_corners ? (v + 1) / 2 * (double)(n - 1) : ((v + 1) * (double)n - 1) / 2;
 	if (taps == 1)

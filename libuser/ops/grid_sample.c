@@ -105,7 +105,7 @@ static void taps_of(const struct rlx_op_grid_sample *a, double v, int64_t n,
 		    struct taps *t)
 {
 	double lo = a->align_corners ? 0 : -0.5, hi = (double)(n - 1) - lo, p, base;
-	double beyond = a->mode == RLX_RESIZE_CUBIC ? 1 : 0;
+	double beyond = a->mode == RLX_RESIZE_CUBIC ? 2 : 0;
 	int i;
 
 	p = a->align_corners ? (v + 1) / 2 * (double)(n - 1) :
@@ -244,7 +244,7 @@ static void emit_taps(struct rlx_graph *g, const struct rlx_op_grid_sample *a, r
 	const int64_t count = a->mode == RLX_RESIZE_NEAREST ? 1 :
 			      a->mode == RLX_RESIZE_LINEAR ? 2 : 4;
 	double last = (double)(n - 1), lo = a->align_corners ? 0 : -0.5;
-	double beyond = count == 4 ? 1 : 0;	/* as in taps_of() */
+	double beyond = count == 4 ? 2 : 0;	/* as in taps_of() */
 	enum rlx_dtype dt = op_type(g, v).dtype;
 	rlx_value p, at, w, there;
 

@@ -172,6 +172,29 @@ EVERYWHERE(grid_sample_cubic_at_the_border)
 	}
 }
 
+/* Far outside the nearest pixel alone is read: NaN beside it, times 0, would be NaN. */
+EVERYWHERE(grid_sample_cubic_beside_nan)
+{
+	enum { W = 6, N = 8 };
+	const float x[W] = { 3, NAN, 5, 6, -INFINITY, 7 };
+	const float far[N] = { -INFINITY, -1e9f, -3, -1.75f, 1.75f, 3, 1e9f, INFINITY };
+	float at[N][2] = { { 0 } };
+	rlx_value v, g;
+	int64_t i, k;
+
+	for (i = 0; i < N; i++)
+		at[i][0] = far[i];
+	v = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, W), x);
+	g = rig_input(r, rlx_type(RLX_F32, 1, 1, N, 2), at);
+	for (k = 0; k < 2; k++)
+		rig_output(r, rlx_emit(r->g, grid_sample, .x = v, .grid = g,
+				       .mode = RLX_RESIZE_CUBIC, .padding = RLX_GRID_BORDER,
+				       .align_corners = k));
+	rig_run(r);
+	for (i = 0; i < 2 * N; i++)
+		rig_want(r, (unsigned int)(i / N), i % N, i % N < N / 2 ? 3 : 7, 1e-5);
+}
+
 /* Bins of a slope have the value of their middle; a region from afar must end soon. */
 EVERYWHERE(roi_align_of_a_slope)
 {
