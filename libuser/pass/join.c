@@ -55,7 +55,7 @@ static bool nodes_alike(const struct rlx_graph *a, const struct rlx_node *x,
 	       same_but_along(&a->val[x->out].type, &b->val[y->out].type, back);
 }
 
-/* What reads an input by a view has sizes in its nodes. */
+/* What reads an input by a view has sizes in its nodes, as has all that is not pointwise. */
 static bool bodies_alike(const struct rlx_graph *a, const struct rlx_graph *b, uint32_t back)
 {
 	uint32_t n;
@@ -64,7 +64,7 @@ static bool bodies_alike(const struct rlx_graph *a, const struct rlx_graph *b, u
 	    a->io[RLX_IO_OUTPUT].e[0].v.id != b->io[RLX_IO_OUTPUT].e[0].v.id)
 		return false;
 	for (n = 0; n < a->n_node; n++)
-		if (a->node[n].def->index == RLX_OP_expand ||
+		if (!(a->node[n].def->traits & (RLX_T_LEAF | RLX_T_ELEMENTWISE)) ||
 		    !nodes_alike(a, &a->node[n], b, &b->node[n], back))
 			return false;
 	return true;
@@ -207,7 +207,10 @@ static bool is_native(struct joiner *j, const struct run *r)
 	return in && !rlx_op_infer(&q) && (!dev || dev->be->supports(dev, &q, &quiet));
 }
 
-/* Inputs [@at, @at + @n) of @concat, whose axis is @back from the end, as one; NULL: not so. */
+/*
+ * Inputs [@at, @at + @n) of @concat, whose axis is @back from the end, as one; NULL: not so, or
+ * the chains share every input: they make the same then, and nothing is joined.
+ */
 static struct run *new_run(struct joiner *j, const struct rlx_node *concat, uint32_t at,
 			   uint32_t n, uint32_t back)
 {
@@ -222,7 +225,7 @@ static struct run *new_run(struct joiner *j, const struct rlx_node *concat, uint
 			   .in = rlx_bump_new(&j->bump, (size_t)n * first->n_in, sizeof(*r->in)) };
 	for (k = 0; r->in && r->body && k < first->n_in && !r->body->err.status; k++)
 		in[k] = joined_input(j, r, v, k, back).id;
-	if (r->in && r->body && !r->body->err.status) {
+	if (r->in && r->body && !r->body->err.status && r->n_in > first->n_in) {
 		rlx_output(r->body, "y", copy_chain(r->body, first, in));
 		if (!rlx_graph_finish(r->body) && is_native(j, r))
 			return r;
@@ -231,10 +234,30 @@ static struct run *new_run(struct joiner *j, const struct rlx_node *concat, uint
 	return NULL;
 }
 
+/*
+ * Inputs of chain @v, as bits, are added to those that lie along the axis and those that repeat
+ * along it. No input of a run may do both: of a length of 1 it does neither.
+ */
+static bool lies_alike(const struct joiner *j, uint32_t v, uint32_t back, uint32_t *lie,
+		       uint32_t *repeat)
+{
+	const struct rlx_node *n = rlx_node_of(j->g, v);
+	int64_t length = along(&j->g->val[v].type, back);
+	uint32_t k;
+
+	for (k = 0; k < n->n_in; k++) {
+		int64_t l = along(&j->g->val[n->in[k]].type, back);
+
+		*lie |= (uint32_t)(l != 1) << k;
+		*repeat |= (uint32_t)(l != length) << k;
+	}
+	return !(*lie & *repeat);
+}
+
 static void find_runs(struct joiner *j, uint32_t n)
 {
 	const struct rlx_node *node = &j->g->node[n];
-	uint32_t rank = j->g->val[node->out].type.rank, at, end, i, back;
+	uint32_t rank = j->g->val[node->out].type.rank, at, end, i, back, lie, repeat;
 	struct run **last = &j->run[n];
 
 	back = rank - shape_axis(((const struct rlx_op_concat *)node->args)->axis, rank);
@@ -242,8 +265,11 @@ static void find_runs(struct joiner *j, uint32_t n)
 		end = at + 1;
 		if (!is_chain(j, node->in[at]))
 			continue;
+		lie = repeat = 0;
+		lies_alike(j, node->in[at], back, &lie, &repeat);
 		while (end < node->n_in && is_chain(j, node->in[end]) &&
-		       chains_alike(j, node->in[at], node->in[end], back))
+		       chains_alike(j, node->in[at], node->in[end], back) &&
+		       lies_alike(j, node->in[end], back, &lie, &repeat))
 			end++;
 		*last = end > at + 1 ? new_run(j, node, at, end - at, back) : NULL;
 		if (!*last)

@@ -75,6 +75,43 @@ EVERYWHERE(r182_only_equal_chains_are_one_step)
 	CHECK_EQ(steps_of(r, RLX_NONE, true), 3);	/* the first is wanted by itself */
 }
 
+/* An operand that repeats along the axis in one chain and lies along it in the other. */
+EVERYWHERE(operand_that_repeats_in_one_chain_alone)
+{
+	enum { ROWS = 3, N = 400 };
+	rlx_value v[2], s;
+	int64_t i;
+
+	for (i = 0; i < 2; i++) {
+		v[i] = rig_random(r, rlx_type(RLX_F32, ROWS, N), -3, 3);
+		s = rig_random(r, rlx_type(RLX_F32, i ? ROWS : 1, N), -3, 3);
+		v[i] = rlx_emit(r->g, relu, .x = rlx_emit(r->g, sub, .a = v[i], .b = s));
+	}
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, 2 }));
+	rig_run(r);
+	for (i = 0; i < ROWS * N; i++) {
+		rig_want(r, 0, i, fmax(rig_in(r, 0, i) - rig_in(r, 1, i % N), 0), 1e-6);
+		rig_want(r, 0, i + ROWS * N, fmax(rig_in(r, 2, i) - rig_in(r, 3, i), 0), 1e-6);
+	}
+}
+
+/* The same chain twice, which scopes keep apart: there is nothing to join. */
+EVERYWHERE(chains_of_one_input)
+{
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 1, 5), -3, 3), v[2];
+	int64_t i;
+
+	for (i = 0; i < 2; i++) {
+		rlx_scope_begin(r->g, (uint32_t)i + 1);
+		v[i] = less_one(r, x, 1);
+		rlx_scope_end(r->g);
+	}
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, 2 }));
+	rig_run(r);
+	for (i = 0; i < 10; i++)
+		rig_want(r, 0, i, fmax(rig_in(r, 0, i % 5) - 1, 0), 1e-6);
+}
+
 /* ---- drawn ---- */
 
 static int64_t below(struct rig *r, int64_t n)
