@@ -40,12 +40,15 @@ static bool joins_inputs(const struct rlx_graph *b, const struct rlx_node *conca
 {
 	const struct rlx_named_list *in = &b->io[RLX_IO_INPUT];
 	bool repeats = concat->in[0] != input_of(b, concat->in[0]);
-	uint32_t k, v;
+	uint32_t k, v, back = axis_back(b, concat);
+	const struct rlx_type *t;
 
 	for (k = 0; k < concat->n_in; k++) {
 		v = input_of(b, concat->in[k]);
+		t = &b->val[v].type;
 		if (first + k >= in->n || in->e[first + k].v.id != v ||
-		    repeats != (concat->in[k] != v))
+		    repeats != (concat->in[k] != v) ||
+		    (repeats && t->rank >= back && t->dim[t->rank - back] != 1))
 			return false;
 	}
 	return true;
@@ -68,6 +71,22 @@ static bool has_span(const struct rlx_type *t, const struct rlx_type *y, uint32_
 	return all || none;
 }
 
+/* Has @concat parts as long as those of the operands before it? */
+static bool as_long(const struct rlx_parts *p, const struct rlx_node *concat)
+{
+	const struct rlx_parts q = { .body = p->body, .concat = concat };
+	uint32_t k;
+
+	if (!p->concat)
+		return true;
+	if (p->n != concat->n_in || axis_back(p->body, p->concat) != axis_back(p->body, concat))
+		return false;
+	for (k = 0; k < p->n; k++)
+		if (rlx_lower_part_length(p, k) != rlx_lower_part_length(&q, k))
+			return false;
+	return true;
+}
+
 /* Step input @i, or those that a concat joins from it on; how many, 0: none that can be. */
 static uint32_t add_operand(struct rlx_parts *p, uint32_t i)
 {
@@ -83,6 +102,8 @@ static uint32_t add_operand(struct rlx_parts *p, uint32_t i)
 
 		if (c->def->index != RLX_OP_concat || input_of(b, c->in[0]) != v)
 			continue;
+		if (!as_long(p, c))
+			return 0;
 		p->concat = c;
 		p->n = c->n_in;
 		o->value = c->out;
@@ -91,6 +112,52 @@ static uint32_t add_operand(struct rlx_parts *p, uint32_t i)
 		return joins_inputs(b, c, i) ? c->n_in : 0;
 	}
 	return 1;
+}
+
+/* Is value @v of the body an operand, or made of such by what is pointwise? */
+static bool is_made(const struct rlx_parts *p, uint32_t v)
+{
+	const struct rlx_node *n = rlx_node_of(p->body, v);
+	uint32_t i;
+
+	if (n->def->traits & RLX_T_ELEMENTWISE || n->def->index == RLX_OP_constant)
+		return true;
+	v = input_of(p->body, v);
+	for (i = 0; i < p->n_operand; i++)
+		if (p->operand[i].value == v)
+			return true;
+	return false;
+}
+
+/* Users may write bodies that read a part by itself, or join what is no input. */
+static bool reads_operands(const struct rlx_parts *p)
+{
+	const struct rlx_graph *b = p->body;
+	uint32_t n, k;
+
+	for (n = 0; n < b->n_node; n++)
+		for (k = 0; b->node[n].def->traits & RLX_T_ELEMENTWISE && k < b->node[n].n_in; k++)
+			if (!is_made(p, b->node[n].in[k]))
+				return false;
+	return is_made(p, b->io[RLX_IO_OUTPUT].e[0].v.id);
+}
+
+/* Is the result as long as its parts, and no operand that they share longer than 1? */
+static bool joins_along(const struct rlx_lower *lo, const struct rlx_parts *p, uint32_t ax)
+{
+	const struct rlx_type *y = rlx_lower_out(lo, 0), *t;
+	int64_t length = 0;
+	uint32_t i;
+
+	for (i = 0; i < p->n; i++)
+		length += rlx_lower_part_length(p, i);
+	for (i = 0; i < p->n_operand; i++) {
+		t = rlx_lower_in(lo, p->operand[i].first);
+		if (!p->operand[i].own && t->rank >= y->rank - ax &&
+		    t->dim[t->rank - (y->rank - ax)] != 1)
+			return false;
+	}
+	return length == p->total;
 }
 
 bool rlx_lower_parts(const struct rlx_lower *lo, struct rlx_parts *p)
@@ -104,10 +171,15 @@ bool rlx_lower_parts(const struct rlx_lower *lo, struct rlx_parts *p)
 		if (!n)
 			return false;
 	}
+	if (lo->st->n_out != 1 || !p->n_own || y->rank < axis_back(p->body, p->concat) ||
+	    !reads_operands(p))
+		return false;
 	ax = y->rank - axis_back(p->body, p->concat);
 	p->outer = shape_span(y, 0, ax);
 	p->total = y->dim[ax];
 	p->inner = shape_span(y, ax + 1, y->rank);
+	if (!joins_along(lo, p, ax))
+		return false;
 	for (i = 0; i < p->n_operand; i++) {
 		struct rlx_parts_operand *o = &p->operand[i];
 		const struct rlx_type *t = rlx_lower_in(lo, o->first);
@@ -118,5 +190,5 @@ bool rlx_lower_parts(const struct rlx_lower *lo, struct rlx_parts *p)
 		p->split = p->split || (p->inner > 1 && !(o->has & RLX_EW_ALONG) !=
 						       !(o->has & RLX_EW_INNER));
 	}
-	return lo->st->n_out == 1;
+	return true;
 }

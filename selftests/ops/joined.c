@@ -112,6 +112,86 @@ EVERYWHERE(chains_of_one_input)
 		rig_want(r, 0, i, fmax(rig_in(r, 0, i % 5) - 1, 0), 1e-6);
 }
 
+/* ---- regions that users wrote ---- */
+
+enum { BODIES = 5 };
+
+static rlx_value written(struct rlx_graph *b, const rlx_value *x, int how)
+{
+	rlx_value y = rlx_emit(b, concat, .axis = 0, .xs = { x, 2 });
+	rlx_value v[2] = { rlx_emit(b, neg, .x = x[0]), x[1] }, w[2] = { x[0], x[2] };
+
+	if (how == 0)		/* behind an op */
+		return rlx_emit(b, concat, .axis = 0, .xs = { v, 2 });
+	if (how == 1)		/* a part by itself, and what is as long as all parts */
+		return rlx_emit(b, sub, .a = y, .b = x[0]);
+	if (how == 2)
+		return rlx_emit(b, sub, .a = y, .b = x[3]);
+	if (how == 3)		/* two of one input */
+		return rlx_emit(b, sub, .a = y,
+				.b = rlx_emit(b, concat, .axis = 0, .xs = { w, 2 }));
+	w[0] = y;		/* of a concat */
+	return rlx_emit(b, abs, .x = rlx_emit(b, concat, .axis = 0, .xs = { w, 2 }));
+}
+
+/* As what they are written of. */
+EVERYWHERE(written_regions_that_join)
+{
+	int how, k;
+	int64_t i;
+
+	for (how = 0; how < BODIES; how++) {
+		struct rlx_graph *b = rlx_graph_new("written");
+		rlx_value x[4], in[4];
+		char name[8];
+
+		rig_reset(r);
+		for (k = 0; k < 4; k++) {
+			struct rlx_type t = rlx_type(RLX_F32, k < 3 ? 1 : 2, 500);
+
+			snprintf(name, sizeof(name), "%d", k);
+			x[k] = rlx_input(b, name, t);
+			in[k] = rig_random(r, t, -3, 3);
+		}
+		rlx_output(b, "y", written(b, x, how));
+		CHECK_EQ(rlx_graph_finish(b), 0);
+		rig_output(r, rlx_emit(r->g, region, .body = b, .xs = { in, 4 }));
+		rig_output(r, written(r->g, in, how));
+		rlx_graph_put(b);
+		rig_run(r);
+		for (i = 0; i < rlx_type_count(&r->out[1].type); i++)
+			rig_want(r, 0, i, rig_get(r, 1, i), 1e-6);
+	}
+}
+
+/* Two of them, joined: what joins is no chain. */
+EVERYWHERE(written_regions_that_join_joined)
+{
+	enum { N = 6 };
+	rlx_value x[N], in[2 * N], v[2];
+	int64_t i, k;
+	char name[8];
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_graph *b = rlx_graph_new("written");
+
+		for (k = 0; k < N; k++) {
+			snprintf(name, sizeof(name), "%d", (int)k);
+			x[k] = rlx_input(b, name, rlx_type(RLX_F32, 2, 500));
+			in[i * N + k] = rig_random(r, rlx_type(RLX_F32, 2, 500), -3, 3);
+		}
+		rlx_output(b, "y", rlx_emit(b, abs, .x = rlx_emit(b, concat, .axis = 0,
+								  .xs = { x, N })));
+		CHECK_EQ(rlx_graph_finish(b), 0);
+		v[i] = rlx_emit(r->g, region, .body = b, .xs = { in + i * N, N });
+		rlx_graph_put(b);
+	}
+	rig_output(r, rlx_emit(r->g, concat, .axis = 0, .xs = { v, 2 }));
+	rig_run(r);
+	for (i = 0; i < 2 * N * 1000; i++)
+		rig_want(r, 0, i, fabs(rig_in(r, (unsigned int)(i / 1000), i % 1000)), 1e-6);
+}
+
 /* ---- drawn ---- */
 
 static int64_t below(struct rig *r, int64_t n)
