@@ -166,6 +166,8 @@ static bool comes_apart(const struct find *f, const struct rlx_node *n,
 	uint32_t i, k;
 
 	if ((n->def->index != RLX_OP_matmul && n->def->index != RLX_OP_fused_matmul) ||
+	    !rlx_dtype_is_float(g->val[n->in[0]].type.dtype) ||
+	    !rlx_dtype_is_float(g->val[n->in[1]].type.dtype) ||
 	    y->dim[y->rank - 1] == rlx_type_count(y) || f->rw->uses[n->out] != 3 ||
 	    rlx_node_of(g, n->in[1])->def->index != RLX_OP_constant ||
 	    g->val[n->in[1]].type.rank != 2 ||

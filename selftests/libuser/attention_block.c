@@ -205,6 +205,28 @@ static enum rlx_status compiled(void *ctx)
 	return st;
 }
 
+/* A product of integers has no other form; what attention reads of it are floats. */
+EVERYWHERE(product_of_integers)
+{
+	rlx_value x, w, y, p[3];
+	int32_t in[48], c[8 * 24];
+	unsigned int i;
+
+	for (i = 0; i < 48; i++)
+		in[i] = (int32_t)(i % 5) - 2;
+	for (i = 0; i < 8 * 24; i++)
+		c[i] = (int32_t)(i % 7) - 3;
+	x = rig_input(r, rlx_type(RLX_I32, 2, 3, 8), in);
+	w = rlx_constant(r->g, rlx_type(RLX_I32, 8, 24), c);
+	y = rlx_emit(r->g, matmul, .a = x, .b = w);
+	for (i = 0; i < 3; i++)
+		p[i] = rlx_emit(r->g, cast, .x = part(r->g, y, 8 * i, 8 * i + 8), .to = RLX_F32);
+	y = rlx_emit(r->g, attention, .q = p[0], .k = p[1], .v = p[2], .heads = 2);
+	rig_output(r, rlx_emit(r->g, matmul, .a = y,
+			       .b = rig_random(r, rlx_type(RLX_F32, 8, 4), -1, 1)));
+	rig_run(r);
+}
+
 TEST(no_memory_anywhere)
 {
 	struct shape z = { 2, 3, 8, 1, 2, 4, RLX_F32, .biased = true };
