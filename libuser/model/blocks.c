@@ -324,6 +324,8 @@ static rlx_value attention(struct block *b, const struct rlx_attention_block *ho
 		y[0] = turned(b, &a, y[0], a.pos, false);
 		y[1] = turned(b, &a, y[1], a.pos, true);
 		if (op_type(b->g, y[0]).rank == 4 || op_type(b->g, y[1]).rank == 4) {
+			y[0] = op_type(b->g, y[0]).rank == 4 ? y[0] : in_heads(b, y[0], a.heads);
+			y[1] = op_type(b->g, y[1]).rank == 4 ? y[1] : in_heads(b, y[1], a.kv_heads);
 			enter(b, "v");
 			y[2] = in_heads(b, y[2], a.kv_heads);
 		}

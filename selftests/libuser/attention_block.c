@@ -227,6 +227,44 @@ EVERYWHERE(product_of_integers)
 	rig_run(r);
 }
 
+/* Either of queries and keys may be normed alone. */
+EVERYWHERE(one_norm)
+{
+	int keys, i;
+
+	for (keys = 0; keys < 2; keys++) {
+		struct rlx_attention_block a = { .size = sizeof(a), .heads = 4, .kv_heads = 2 };
+		rlx_value x, p[3], gamma;
+
+		rig_reset(r);
+		x = rig_random(r, rlx_type(RLX_F32, 2, 3, 8), -1, 1);
+		gamma = rig_random(r, rlx_type(RLX_F32, 6), 0, 2);
+		a.q.w = rig_random(r, rlx_type(RLX_F32, 24, 8), -1, 1);
+		a.k.w = rig_random(r, rlx_type(RLX_F32, 12, 8), -1, 1);
+		a.v.w = rig_random(r, rlx_type(RLX_F32, 12, 8), -1, 1);
+		a.out.w = rig_random(r, rlx_type(RLX_F32, 8, 24), -1, 1);
+		*(keys ? &a.k_norm : &a.q_norm) = (struct rlx_norm){ .gamma = gamma, .eps = 1e-5f,
+								     .kind = RLX_NORM_RMS };
+		rig_output(r, rlx_block_attention(r->g, x, &a, RLX_NONE));
+		for (i = 0; i < 3; i++) {
+			p[i] = rlx_emit(r->g, fused_matmul, .a = x, .trans_b = true,
+					.b = i == 0 ? a.q.w : i == 1 ? a.k.w : a.v.w);
+			p[i] = rlx_emit(r->g, reshape, .x = p[i],
+					.shape = RLX_INTS(2, 3, i ? 2 : 4, 6));
+		}
+		p[keys] = rlx_emit(r->g, rms_norm, .x = p[keys], .gamma = gamma, .axis = -1,
+				   .eps = 1e-5f);
+		p[0] = rlx_emit(r->g, attention, .q = p[0], .k = p[1], .v = p[2], .heads = 4,
+				.kv_heads = 2);
+		p[0] = rlx_emit(r->g, reshape, .x = p[0], .shape = RLX_INTS(2, 3, 24));
+		rig_output(r, rlx_emit(r->g, fused_matmul, .a = p[0], .b = a.out.w,
+				       .trans_b = true));
+		rig_run(r);
+		for (i = 0; i < 48; i++)
+			rig_want(r, 0, i, rig_get(r, 1, i), 1e-5);
+	}
+}
+
 TEST(no_memory_anywhere)
 {
 	struct shape z = { 2, 3, 8, 1, 2, 4, RLX_F32, .biased = true };
