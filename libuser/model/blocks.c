@@ -312,6 +312,7 @@ static rlx_value attention(struct block *b, const struct rlx_attention_block *ho
 	struct rlx_attention_block a;
 	rlx_value y[3];
 
+	enter(b, NULL);
 	if (!take(b, &a, sizeof(a), how))
 		return RLX_NONE;
 	a.kv_heads = a.kv_heads ? a.kv_heads : a.heads;
@@ -356,6 +357,7 @@ static rlx_value ffn(struct block *b, const struct rlx_ffn_block *how, rlx_value
 	struct rlx_ffn_block f;
 	rlx_value gate;
 
+	enter(b, NULL);
 	if (!take(b, &f, sizeof(f), how))
 		return RLX_NONE;
 	if (f.gate.w.id) {
@@ -435,6 +437,7 @@ static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value
 	int64_t all, k, rows;
 	struct rlx_type t;
 
+	enter(b, NULL);
 	if (!take(b, &m, sizeof(m), how))
 		return RLX_NONE;
 	k = m.chosen;

@@ -780,7 +780,10 @@ TEST(r030_refused)
 	BAD(RLX_ESHAPE, "moe block, up: grouped_matmul", "", MOE);
 	BAD(RLX_EINVAL, "layer block: ", "ffn and moe",
 	    (l.moe = &m, rlx_block_layer(g, x, &l)));
-	BAD(RLX_EINVAL, "layer block", "NULL", (l.attention = NULL, rlx_block_layer(g, x, &l)));
+	BAD(RLX_EINVAL, "layer block: ", "NULL", (l.attention = NULL, rlx_block_layer(g, x, &l)));
+	BAD(RLX_EINVAL, "layer block: ", "size", (f.size = 0, rlx_block_layer(g, x, &l)));
+	BAD(RLX_EINVAL, "layer block: ", "size", (m.size = 0, l.ffn = NULL, l.moe = &m,
+						  rlx_block_layer(g, x, &l)));
 	BAD(RLX_EINVAL, "rope tables block: ", "n_rot",
 	    rlx_block_rope_tables(g, &((struct rlx_rope_tables){
 		.size = sizeof(struct rlx_rope_tables), .positions = 2, .n_rot = 3 }), &x, &s));
