@@ -590,8 +590,9 @@ static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t 
 		r = (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * k + o);
 		if (s->c->node[k].out[o].dtype != t->dtype || is_wild(s->c, k))
 			continue;
-		/* lse: -inf for a row that sees no key */
-		if (o && s->c->node[k].def->index == RLX_OP_attention)
+		/* lse: -inf for a row that sees no key; depths, extents: of what is not drawn */
+		if (o && (s->c->node[k].def->index == RLX_OP_attention ||
+			  s->c->node[k].def->index == RLX_OP_splat_project))
 			continue;
 		if (!memcmp(&s->c->node[k].out[o], t, sizeof(*t)))
 			return r;
@@ -751,6 +752,13 @@ static bool has_nan_codes(const struct fuzz_node *n)
 	       (a->scheme == RLX_SCHEME_F8E4M3 || a->scheme == RLX_SCHEME_F8E5M2);
 }
 
+/* The mean of nothing is NaN, its maximum -inf: neither is kept within a range. */
+static bool folds_nothing(const struct fuzz_case *c, const struct fuzz_node *n)
+{
+	return n->def->traits & RLX_T_REDUCTION && rlx_type_count(&n->out[0]) &&
+	       !rlx_type_count(fuzz_type(c, n->in[0]));
+}
+
 void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 {
 	uint32_t ops, i, first;
@@ -767,7 +775,8 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 			continue;
 		if (pointwise)
 			fit(&s);
-		if (!fuzz_infer(c) || has_nan_codes(&c->node[c->n_node - 1])) {
+		if (!fuzz_infer(c) || has_nan_codes(&c->node[c->n_node - 1]) ||
+		    folds_nothing(c, &c->node[c->n_node - 1])) {
 			c->n_node--;
 			c->n_leaf = first;
 			continue;
