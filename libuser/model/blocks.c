@@ -36,7 +36,7 @@ static void enter(struct block *b, const char *part)
 
 static rlx_value refuse(struct block *b, const char *what)
 {
-	if (b->g)
+	if (b->g && !failed(b))
 		rlx_error_set(&b->g->err, RLX_EINVAL, b->file, b->line, "%s", what);
 	return RLX_NONE;
 }
@@ -73,12 +73,18 @@ static rlx_value end(struct block *b, rlx_value y)
 
 /* ---- linear ---- */
 
-static bool bad_act(struct block *b, int32_t act)
+/* Weights of @part come next; false, with an error, if they are none. */
+static bool enter_weights(struct block *b, const struct rlx_linear *w, const char *part)
 {
-	if ((uint32_t)act < RLX_ACT_COUNT && act != RLX_ACT_CLIP && act != RLX_ACT_HARD_SIGMOID)
-		return false;
-	refuse(b, "act is none of enum rlx_act, or has bounds");
-	return true;
+	enter(b, part);
+	if (!w->w.id)
+		refuse(b, "a weight is missing");
+	else if (w->in_out && op_type(b->g, w->w).dtype == RLX_U8)
+		refuse(b, "in_out goes with floats: blocks of a scheme lie along k");
+	else if ((uint32_t)w->act >= RLX_ACT_COUNT || w->act == RLX_ACT_CLIP ||
+		 w->act == RLX_ACT_HARD_SIGMOID)
+		refuse(b, "act is none of enum rlx_act, or has bounds");
+	return !failed(b);
 }
 
 static rlx_value linear(struct block *b, rlx_value x, const struct rlx_linear *w,
@@ -86,12 +92,7 @@ static rlx_value linear(struct block *b, rlx_value x, const struct rlx_linear *w
 {
 	struct rlx_type t = op_type(b->g, w->w);
 
-	if (failed(b))
-		return RLX_NONE;
-	enter(b, part);
-	if (!w->w.id)
-		return refuse(b, "a weight is missing");
-	if (bad_act(b, w->act))
+	if (!enter_weights(b, w, part))
 		return RLX_NONE;
 	if (t.dtype != RLX_U8)
 		return EMIT(b, fused_matmul, .a = x, .b = w->w, .bias = w->bias,
@@ -168,12 +169,17 @@ void rlx_block_rope_tables_at(struct rlx_graph *g, const struct rlx_rope_tables 
 	struct rlx_type type;
 	float *t;
 
+	if (cosines)
+		*cosines = RLX_NONE;
+	if (sines)
+		*sines = RLX_NONE;
+	if (!g || failed(&b))
+		return;
 	if (!take(&b, &r, sizeof(r), tables) || !cosines || !sines || r.positions < 0 ||
 	    r.n_rot < 2 || r.n_rot % 2 || !(r.base >= 0) || !(r.scale >= 0) ||
 	    r.positions > INT32_MAX || r.n_rot > INT32_MAX) {
-		if (g && !failed(&b))
-			refuse(&b, "positions are from 0 on, n_rot is even and at least 2, base "
-			       "and scale are not below 0, and cos and sin have a place");
+		refuse(&b, "positions are from 0 on, n_rot is even and at least 2, base "
+		       "and scale are not below 0, and cos and sin have a place");
 		end(&b, RLX_NONE);
 		return;
 	}
@@ -386,12 +392,7 @@ static rlx_value of_expert(struct block *b, rlx_value x, const struct rlx_linear
 {
 	rlx_value y;
 
-	if (failed(b))
-		return RLX_NONE;
-	enter(b, part);
-	if (!w->w.id)
-		return refuse(b, "a weight is missing");
-	if (bad_act(b, w->act))
+	if (!enter_weights(b, w, part))
 		return RLX_NONE;
 	if (op_type(b->g, w->w).dtype == RLX_U8)
 		y = EMIT(b, dequant_grouped_matmul, .x = x, .w = w->w, .idx = idx,
@@ -444,7 +445,6 @@ static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value
 	share = linear(b, x, &m.router, RLX_NONE, "router");
 	if (k < 1)
 		return refuse(b, "chosen is below 1");
-	share = EMIT(b, softmax, .x = share, .axis = -1);
 	share = EMIT(b, topk, .x = share, .k = k, .axis = -1);
 	idx = rlx_out(b->g, share, 1);
 	if (m.choice)
@@ -454,9 +454,8 @@ static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value
 	t = op_type(b->g, share);
 	all = rlx_type_count(&t);
 	rows = all / k;
-	y = EMIT(b, reduce, .x = share, .kind = RLX_REDUCE_SUM, .axes = RLX_INTS(-1),
-		 .keep_dims = true);
-	share = shaped(b, EMIT(b, div, .a = share, .b = y), (int64_t[]){ rows, k, 1 }, 3);
+	share = EMIT(b, softmax, .x = share, .axis = -1);
+	share = shaped(b, share, (int64_t[]){ rows, k, 1 }, 3);
 	idx = shaped(b, idx, &all, 1);
 	t = op_type(b->g, x);
 	y = experts(b, &m.experts, repeated(b, x, rows, k, t.dim[t.rank - 1]), idx);

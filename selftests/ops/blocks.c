@@ -334,6 +334,27 @@ EVERYWHERE(r030_moe)
 	want_all(r, y, rows * width);
 }
 
+/* Scores whose softmax is 0 in f32 still tell which experts are next. */
+EVERYWHERE(r030_moe_of_scores_far_apart)
+{
+	static const float x[4] = { 0, -200, -150, -300 };
+	static const float eye[16] = { 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1 };
+	static const double want[3] = { 0, 2, 1 };
+	rlx_value choice, w = rig_random(r, rlx_type(RLX_F32, 4, 4, 4), -1, 1);
+	struct rlx_moe_block m = {
+		.size = sizeof(m), .chosen = 3, .choice = &choice,
+		.router = { .w = rig_input(r, rlx_type(RLX_F32, 4, 4), eye) },
+		.experts = { .size = sizeof(m.experts), .up = { .w = w }, .down = { .w = w } },
+	};
+	int i;
+
+	rig_output(r, rlx_block_moe(r->g, rig_input(r, rlx_type(RLX_F32, 1, 4), x), &m, RLX_NONE));
+	rig_output(r, choice);
+	rig_run(r);
+	for (i = 0; i < 3; i++)
+		rig_want(r, 1, i, want[i], 0);
+}
+
 /* ---- attention ---- */
 
 static struct heads draw_heads(struct rig *r)
@@ -756,6 +777,12 @@ TEST(r030_refused)
 	    (w.act = RLX_ACT_CLIP, rlx_block_linear(g, x, &w, RLX_NONE)));
 	BAD(RLX_EINVAL, "linear block: ", "act",
 	    (w.act = 99, rlx_block_linear(g, x, &w, RLX_NONE)));
+	BAD(RLX_EINVAL, "linear block: ", "in_out",
+	    (w = (struct rlx_linear){ .w = rlx_input(g, "b", rlx_type(RLX_U8, 8, 34)),
+				      .scheme = RLX_SCHEME_Q8_0, .in_out = true },
+	     rlx_block_linear(g, x, &w, RLX_NONE)));
+	BAD(RLX_EINVAL, "moe block, router: ", "missing",
+	    (m.router.w = RLX_NONE, m.chosen = 0, MOE));
 	BAD(RLX_EINVAL, "moe block, gate: ", "act", (m.experts.gate = w,
 		m.experts.gate.w = m.experts.up.w = rlx_input(g, "e", rlx_type(RLX_F32, 8, 4, 8)),
 		m.experts.gate.act = -1, MOE));
@@ -788,6 +815,7 @@ TEST(r030_refused)
 	    rlx_block_rope_tables(g, &((struct rlx_rope_tables){
 		.size = sizeof(struct rlx_rope_tables), .positions = 2, .n_rot = 3 }), &x, &s));
 #undef BAD
+	CHECK(!x.id && !s.id);
 	CHECK(!rlx_block_linear(NULL, RLX_NONE, &w, RLX_NONE).id);
 	CHECK(!rlx_block_layer(NULL, RLX_NONE, &l).id);
 	CHECK(!rlx_block_moe(NULL, RLX_NONE, &m, RLX_NONE).id);
@@ -811,6 +839,7 @@ TEST(r030_lines)
 	CHECK_EQ(rlx_graph_error(g)->line, line);
 	rlx_block_linear(g, x, NULL, RLX_NONE);
 	rlx_block_layer(g, x, NULL);
+	rlx_block_rope_tables(g, NULL, &x, &x);
 	CHECK(!strncmp(rlx_graph_error(g)->text, "ffn block, down: fused_matmul", 29));
 	rlx_graph_put(g);
 }

@@ -87,7 +87,10 @@ struct rlx_rope_tables {
 	const float	*factors;
 };
 
-/* rlx_block_rope_tables - two constants, f32[positions, n_rot / 2]. RLX_EINVAL, RLX_ENOMEM. */
+/*
+ * rlx_block_rope_tables - two constants, f32[positions, n_rot / 2]; both are none after a failure.
+ * RLX_EINVAL, RLX_ENOMEM.
+ */
 #define rlx_block_rope_tables(g, tables, cos, sin) \
 	rlx_block_rope_tables_at((g), (tables), (cos), (sin), __FILE__, __LINE__)
 RLX_EXPORT void rlx_block_rope_tables_at(struct rlx_graph *g, const struct rlx_rope_tables *tables,
