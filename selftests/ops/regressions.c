@@ -881,4 +881,42 @@ TEST(a_product_of_no_batch)
 	rlx_arena_put(arena);
 }
 
+/* Kernels read bodies as programs over elements of one shape: of nothing else. */
+TEST(regions_are_pointwise)
+{
+	static const struct {
+		enum rlx_status st;
+		const char *text;
+	} want[] = {
+		{ RLX_EINVAL, "region: the body has attention" },
+		{ RLX_EINVAL, "region: the body has reshape" },
+		{ RLX_ESHAPE, "region: the body's outputs 0 and 1 have not one shape" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		struct rlx_graph *b = rlx_graph_new("body"), *g = rlx_graph_new("g");
+		struct rlx_type t = rlx_type(RLX_F32, 1, 2, 3, 3);
+		rlx_value x = rlx_input(b, "x", t), y = rlx_emit(b, relu, .x = x);
+
+		if (i == 0)
+			y = rlx_emit(b, attention, .q = x, .k = x, .v = x, .bias = y, .heads = 2,
+				     .layout = RLX_BHSD);
+		else if (i == 1)
+			y = rlx_emit(b, reshape, .x = y, .shape = RLX_INTS(6, 3));
+		rlx_output(b, "y", y);
+		if (i == 2)
+			rlx_output(b, "z", rlx_emit(b, expand, .x = x,
+						    .shape = RLX_INTS(5, 2, 3, 3)));
+		CHECK(!rlx_graph_finish(b));
+		x = rlx_input(g, "x", t);
+		rlx_emit(g, region, .body = b, .xs = RLX_VALUES(x));
+		CHECKF(rlx_graph_error(g)->status == want[i].st &&
+		       strstr(rlx_graph_error(g)->text, want[i].text), "%s",
+		       rlx_graph_error(g)->text);
+		rlx_graph_put(b);
+		rlx_graph_put(g);
+	}
+}
+
 TEST_MAIN()
