@@ -652,10 +652,6 @@ static void put_node(struct writer *w, const struct rlx_graph *b, const struct r
 	struct operand in[3], r = { "", b->val[v->out].type.dtype, v->out };
 	uint32_t k;
 
-	if (v->n_in > 3) {
-		w->ok = false;
-		return;
-	}
 	for (k = 0; k < v->n_in; k++) {
 		in[k].type = b->val[v->in[k]].type.dtype;
 		in[k].value = read_as(b, v->in[k]);

@@ -307,10 +307,6 @@ static struct operand put_node(struct writer *w, const struct rlx_graph *b,
 	struct operand in[3];
 	uint32_t k;
 
-	if (v->n_in > 3) {
-		w->ok = false;
-		return (struct operand){ 0 };
-	}
 	for (k = 0; k < v->n_in; k++)
 		in[k] = value[v->in[k]];
 	if (v->def->index == RLX_OP_expand)	/* of an input, whose strides say so */
