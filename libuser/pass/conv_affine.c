@@ -127,33 +127,34 @@ static uint32_t f32_constant(struct rlx_graph *g, struct rlx_type type, struct r
 }
 
 /*
- * The weights @w of f32, @bytes of them, each channel's times its factor. Instances of a model
- * for other shapes have one @w and the same factors: they find what the first of them made.
+ * The weights @w of f32, each channel's times its factor. Instances of a model for other shapes
+ * have one @w and the same factors: they find what the first of them made.
  */
-static struct rlx_blob *scaled(struct rlx_blob *w, size_t bytes, const struct affine *a)
+static struct rlx_blob *scaled(struct rlx_blob *w, const struct affine *a)
 {
-	size_t n_scale = (size_t)a->n * sizeof(*a->scale);
-	struct { char who[16]; struct rlx_blob *of; int64_t n; uint64_t hash[2]; } key;
+	struct { char who[16]; struct rlx_blob *of; double scale[]; } *key;
+	size_t bytes = rlx_blob_bytes(w), n_scale = (size_t)a->n * sizeof(*a->scale);
 	int64_t per = a->n ? (int64_t)(bytes / sizeof(float)) / a->n : 0, i;
 	const float *x = rlx_blob_data(w);
 	struct rlx_blob *b;
 	float *y;
 
-	memset(&key, 0, sizeof(key));
-	memcpy(key.who, "scaled weight", 13);
-	key.of = w;
-	key.n = a->n;
-	key.hash[0] = rlx_hash_bytes(a->scale, n_scale, 1);
-	key.hash[1] = rlx_hash_bytes(a->scale, n_scale, 2);
-	b = rlx_blob_shared(&key, sizeof(key));
-	if (b)
-		return b;
-	y = rlx_aligned(64, bytes + 1);
+	key = rlx_calloc(1, sizeof(*key) + n_scale);
+	if (!key)
+		return NULL;
+	memcpy(key->who, "scaled weight", 13);
+	key->of = w;
+	memcpy(key->scale, a->scale, n_scale);
+	b = rlx_blob_shared(key, sizeof(*key) + n_scale);
+	y = b ? NULL : rlx_aligned(64, bytes + 1);
 	for (i = 0; y && i < a->n * per; i++)
 		y[i] = (float)((double)x[i] * a->scale[i / per]);
-	b = y ? rlx_blob_new_shared(&key, sizeof(key), y, bytes, &w, 1) : NULL;
-	if (!b)
-		rlx_free(y);
+	if (y) {
+		b = rlx_blob_new_shared(key, sizeof(*key) + n_scale, y, bytes, &w, 1);
+		if (!b)
+			rlx_free(y);
+	}
+	rlx_free(key);
 	return b;
 }
 
@@ -196,8 +197,7 @@ static rlx_value fold(struct rlx_rewrite *rw, const struct rlx_node *conv,
 	    (conv->in[2] && !constant_at(g, conv->in[2], &b)))
 		return RLX_NONE;
 	if (!all_ones(a))
-		in[1] = f32_constant(g, w.type, scaled(blob_at(g, in[1]),
-						       (size_t)rlx_type_bytes(&w.type), a));
+		in[1] = f32_constant(g, w.type, scaled(blob_at(g, in[1]), a));
 	in[2] = f32_constant(g, rlx_type(RLX_F32, a->n), shifted(&b, a));
 	return g->err.status ? RLX_NONE :
 	       rlx_node_new(g, rlx_op_conv.def, &args, in, 3, &at);
