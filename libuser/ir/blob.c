@@ -33,6 +33,25 @@ struct rlx_blob *rlx_blob_copy(const void *data, size_t bytes)
 	return b;
 }
 
+static void put_whole(void *ctx)
+{
+	rlx_blob_put(ctx);
+}
+
+struct rlx_blob *rlx_blob_part(struct rlx_blob *whole, size_t from, size_t bytes)
+{
+	const char *data = whole->data;
+	struct rlx_blob *b = rlx_blob_new(data + from, bytes, put_whole, whole);
+
+	if (!b)
+		return NULL;
+	rlx_blob_get(whole);
+	b->absent = whole->absent;
+	if (whole->source)
+		rlx_blob_set_source(b, whole->source, whole->offset + from);
+	return b;
+}
+
 struct rlx_blob *rlx_blob_get(struct rlx_blob *b)
 {
 	if (b)

@@ -82,6 +82,8 @@ struct rlx_blob {
 };
 
 uint64_t rlx_blob_hash(struct rlx_blob *b);
+/* [@from, @from + @bytes) of @whole, which it keeps, without a copy. NULL: out of memory. */
+struct rlx_blob *rlx_blob_part(struct rlx_blob *whole, size_t from, size_t bytes);
 
 /* Does @g, or a graph inside it, have constants whose contents are absent? */
 bool rlx_graph_lacks_contents(const struct rlx_graph *g);

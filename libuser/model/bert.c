@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "io/formats/file.h"
+#include "ir/graph.h"
 #include "model/mapped.h"
 #include "rlx/bert.h"
 #include "rlx/blocks.h"
@@ -384,11 +385,6 @@ static rlx_value first_rows(struct build *q, const char *name, int64_t rows)
 	return as_f32(q, v, type.dtype);
 }
 
-static void put_places(void *ctx)
-{
-	rlx_blob_put(ctx);
-}
-
 /* Rows of two tables, the second one's first added to each. NULL: no memory. */
 static struct rlx_blob *add_rows(const float *p, const float *t, size_t rows, size_t width)
 {
@@ -424,11 +420,8 @@ static struct rlx_blob *places_over(struct rlx_bert *b, const float *p, const fl
 	}
 	sum = rlx_blob_get(b->places);
 	pthread_mutex_unlock(&b->lock);
-	if (!sum)
-		return NULL;
-	blob = rlx_blob_new(rlx_blob_data(sum), bytes, put_places, sum);
-	if (!blob)
-		rlx_blob_put(sum);
+	blob = sum ? rlx_blob_part(sum, 0, bytes) : NULL;
+	rlx_blob_put(sum);
 	return blob;
 }
 

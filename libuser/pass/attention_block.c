@@ -211,32 +211,21 @@ static void find_block(struct find *f, const struct rlx_node *n)
 
 /* ---- taking apart ---- */
 
-static void put_parent(void *ctx)
-{
-	rlx_blob_put(ctx);
-}
-
 /* Rows of a constant as they lie. */
 static rlx_value rows(struct rlx_graph *g, const struct rlx_op_constant *c,
 		      const struct op_slice_axis *a)
 {
+	size_t row = (size_t)(rlx_type_bytes(&c->type) / c->type.dim[0]);
 	struct rlx_type t = c->type;
 	struct rlx_blob *blob;
-	size_t from, bytes;
 	rlx_value v;
 
-	bytes = (size_t)(rlx_type_bytes(&t) / t.dim[0]);
-	from = bytes * (size_t)a->start;
 	t.dim[0] = a->n;
-	blob = rlx_blob_new((const char *)c->data->data + from, bytes * (size_t)a->n, put_parent,
-			    rlx_blob_get(c->data));
+	blob = rlx_blob_part(c->data, row * (size_t)a->start, row * (size_t)a->n);
 	if (!blob) {
-		rlx_blob_put(c->data);
 		rlx_fail(&g->err, RLX_ENOMEM, "attention block: out of memory");
 		return RLX_NONE;
 	}
-	if (c->data->source)
-		rlx_blob_set_source(blob, c->data->source, c->data->offset + from);
 	v = rlx_constant_blob(g, t, blob);
 	rlx_blob_put(blob);
 	return v;
