@@ -11,10 +11,16 @@
 
 rlx_pass_fn rlx_pass_attention_block;
 
+/* A node that reads a value, and the next one that does; 0: none. */
+struct reader {
+	uint32_t	node, next;
+};
+
 struct find {
 	const struct rlx_graph	*g;
 	struct rlx_rewrite	*rw;
-	uint32_t		*reader;	/* per value: a node that reads it, if there is one */
+	struct reader		*reader;
+	uint32_t		*first;		/* per value: of its readers; 0: none */
 	bool			*split;		/* per value: of a projection that is taken apart */
 	unsigned int		 blocks, pre, post, n_split;
 };
@@ -57,10 +63,34 @@ static const struct rlx_node *projection(const struct find *f, uint32_t v,
 	return is_gemm(n) ? n : NULL;
 }
 
+/* False: out of memory. */
+static bool find_readers(struct find *f)
+{
+	const struct rlx_graph *g = f->g;
+	uint32_t i, k, n = 0;
+
+	for (i = 0; i < g->n_node; i++)
+		n += g->node[i].n_in;
+	f->first = rlx_calloc(g->n_val, sizeof(*f->first));
+	f->reader = rlx_calloc((size_t)n + 1, sizeof(*f->reader));
+	if (!f->first || !f->reader)
+		return false;
+	for (n = 0, i = g->n_node; i-- > 0;)
+		for (k = 0; f->rw->live[i] && k < g->node[i].n_in; k++) {
+			uint32_t *first = &f->first[g->node[i].in[k]];
+
+			f->reader[++n] = (struct reader){ i, *first };
+			*first = n;
+		}
+	return true;
+}
+
 /* The one node that reads @v; NULL: none, or several. */
 static const struct rlx_node *sole_reader(const struct find *f, uint32_t v)
 {
-	return f->rw->uses[v] == 1 && f->reader[v] ? &f->g->node[f->reader[v]] : NULL;
+	uint32_t r = f->first[v];
+
+	return f->rw->uses[v] == 1 && r ? &f->g->node[f->reader[r].node] : NULL;
 }
 
 /* The product that reads @v alone, behind what is pointwise (@deep) or moves it; NULL: none. */
@@ -88,7 +118,7 @@ static struct sum sum_of(const struct find *f, const struct rlx_node *gemm)
 {
 	struct sum s = { .sum = gemm->out };
 	const struct rlx_node *n = sole_reader(f, gemm->out);
-	uint32_t i;
+	uint32_t r;
 
 	if (n && n->def->index == RLX_OP_add && f->g->val[n->in[1]].type.rank == 1) {
 		s.sum = n->out;		/* a bias */
@@ -104,25 +134,26 @@ static struct sum sum_of(const struct find *f, const struct rlx_node *gemm)
 		s.norm = n->out;
 		s.sum = n->out + 1;
 	}
-	for (i = 0; !s.norm && i < f->g->n_node; i++)
-		if (f->rw->live[i] && is_norm(&f->g->node[i]) && f->g->node[i].in[0] == s.sum)
-			s.norm = f->g->node[i].out;
+	for (r = f->first[s.sum]; r && !s.norm; r = f->reader[r].next) {
+		n = &f->g->node[f->reader[r].node];
+		if (is_norm(n) && n->in[0] == s.sum)
+			s.norm = n->out;
+	}
 	return s;
 }
 
 /* The network behind a block whose result is @a, and with it the layer. */
 static void find_layer(struct find *f, const struct sum *a, uint32_t x)
 {
-	const struct rlx_graph *g = f->g;
-	uint32_t from = a->norm ? a->norm : a->sum, i;
+	uint32_t from = a->norm ? a->norm : a->sum, r;
 
 	if (!a->residual)
 		return;
-	for (i = 0; i < g->n_node; i++) {
-		const struct rlx_node *n = &g->node[i], *down;
+	for (r = f->first[from]; r; r = f->reader[r].next) {
+		const struct rlx_node *n = &f->g->node[f->reader[r].node], *down;
 		struct sum b;
 
-		if (!f->rw->live[i] || !is_gemm(n) || n->in[0] != from)
+		if (!is_gemm(n) || n->in[0] != from)
 			continue;
 		down = next_gemm(f, n->out, true);
 		if (!down)
@@ -298,17 +329,13 @@ enum rlx_status rlx_pass_attention_block(struct rlx_pass_ctx *c, struct rlx_grap
 	struct rlx_rewrite rw;
 	struct find f = { .g = g, .rw = &rw };
 	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
-	uint32_t i, k;
+	uint32_t i;
 
 	if (st)
 		return st;
-	f.reader = rlx_calloc(g->n_val, sizeof(*f.reader));
 	f.split = rlx_calloc(g->n_val, sizeof(*f.split));
-	if (!f.reader || !f.split)
+	if (!f.split || !find_readers(&f))
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "attention block: out of memory");
-	for (i = 0; !rw.g->err.status && i < g->n_node; i++)
-		for (k = 0; rw.live[i] && k < g->node[i].n_in; k++)
-			f.reader[g->node[i].in[k]] = i;
 	for (i = 0; !rw.g->err.status && i < g->n_node; i++)
 		if (rw.live[i] && (g->node[i].def->index == RLX_OP_attention ||
 				   g->node[i].def->index == RLX_OP_cached_attention))
@@ -316,6 +343,7 @@ enum rlx_status rlx_pass_attention_block(struct rlx_pass_ctx *c, struct rlx_grap
 	if (!rw.g->err.status)
 		emit_all(&f);
 	report(&f, c->report);
+	rlx_free(f.first);
 	rlx_free(f.reader);
 	rlx_free(f.split);
 	return rlx_rewrite_end(&rw, out);
