@@ -4,9 +4,9 @@
  * against the evaluator.
  */
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "ir/element.h"
+#include "selftests/lib/drawn.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -194,41 +194,20 @@ EVERYWHERE(written_regions_that_join_joined)
 
 /* ---- drawn ---- */
 
-static int64_t below(struct rig *r, int64_t n)
-{
-	return (int64_t)(rlx_test_rand(&r->seed) % (uint64_t)n);
-}
-
-/* Quarters, which 16 bits hold as well; floats are now and then none. */
-static rlx_value drawn(struct rig *r, struct rlx_type t)
-{
-	struct rlx_tensor x = { t, malloc((size_t)rlx_type_bytes(&t) + 1) };
-	int64_t n = rlx_type_count(&t), i, q;
-	rlx_value v;
-
-	CHECK(x.data);
-	for (i = 0; i < n; i++) {
-		q = below(r, 65) - 32;
-		if (el_is_int(t.dtype))
-			el_seti(&x, i, t.dtype == RLX_BOOL ? q & 1 : q);
-		else
-			el_set(&x, i, below(r, 40) ? (double)q / 4 : q & 1 ? NAN : INFINITY);
-	}
-	v = rig_input(r, t, x.data);
-	free(x.data);
-	return v;
-}
-
 /* What the parts of a case have in common: how operand @k lies, and which are shared. */
 struct form {
 	struct rlx_type	y;
 	uint32_t	axis, n_operand, ops;
+	uint32_t	full;			/* an operand that lies all along */
+	bool		mixed, scoped;		/* others along the axis or not, as each part has it */
+	bool		again;			/* now and then what the part before read */
 	uint32_t	lies[3];		/* bits: before the axis, along it, behind it */
 	enum rlx_dtype	dtype[3], out;
-	rlx_value	shared[3];
+	rlx_value	shared[3], last[3];
 };
 
-static struct rlx_type operand_type(const struct form *f, uint32_t k, int64_t length)
+static struct rlx_type operand_type(const struct form *f, uint32_t k, uint32_t lies,
+				    int64_t length)
 {
 	struct rlx_type t = f->y;
 	uint32_t i;
@@ -236,27 +215,34 @@ static struct rlx_type operand_type(const struct form *f, uint32_t k, int64_t le
 	t.dtype = f->dtype[k];
 	t.dim[f->axis] = length;
 	for (i = 0; i < t.rank; i++)
-		if (!(f->lies[k] >> (i < f->axis ? 0 : i == f->axis ? 1 : 2) & 1))
+		if (!(lies >> (i < f->axis ? 0 : i == f->axis ? 1 : 2) & 1))
 			t.dim[i] = 1;
-	while (t.rank && t.dim[0] == 1 && f->lies[k] & 8)	/* without leading ones */
+	while (t.rank && t.dim[0] == 1 && lies & 8)	/* without leading ones */
 		memmove(t.dim, t.dim + 1, --t.rank * sizeof(t.dim[0]));
 	return t;
 }
 
-static rlx_value operand(struct rig *r, const struct form *f, uint32_t k, int64_t length)
+static rlx_value operand(struct rig *r, struct form *f, uint32_t k, int64_t length)
 {
-	struct rlx_type t = operand_type(f, k, length);
+	bool flips = f->mixed && k != f->full && drawn_below(r, 2);
+	struct rlx_type t = operand_type(f, k, f->lies[k] ^ (flips ? 2 : 0), length);
 
-	return f->shared[k].id ? f->shared[k] : drawn(r, t);
+	if (f->shared[k].id)
+		return f->shared[k];
+	if (!f->again || !f->last[k].id || drawn_below(r, 3) ||
+	    !rlx_type_equal(&t, rlx_type_of(r->g, f->last[k])))
+		f->last[k] = drawn_input(r, t);
+	return f->last[k];
 }
 
-static rlx_value chain(struct rig *r, const struct form *f, int64_t length)
+static rlx_value chain(struct rig *r, struct form *f, int64_t length)
 {
-	rlx_value v = operand(r, f, 0, length), w;
+	rlx_value v, w;
 
+	rlx_scope_begin(r->g, f->scoped ? (uint32_t)drawn_below(r, 4) : 0);
+	v = operand(r, f, 0, length);
 	if (f->dtype[0] != f->y.dtype)
 		v = rlx_emit(r->g, cast, .x = v, .to = f->y.dtype);
-
 	if (f->n_operand > 1) {
 		w = operand(r, f, 1, length);
 		v = f->ops & 1 ? rlx_emit(r->g, sub, .a = w, .b = v) :
@@ -272,6 +258,7 @@ static rlx_value chain(struct rig *r, const struct form *f, int64_t length)
 		v = rlx_emit(r->g, min, .a = v, .b = rlx_scalar_const(r->g, f->y.dtype, 3));
 	if (f->out != f->y.dtype)
 		v = rlx_emit(r->g, cast, .x = v, .to = f->out);
+	rlx_scope_end(r->g);
 	return v;
 }
 
@@ -279,32 +266,33 @@ static struct form drawn_form(struct rig *r, bool large)
 {
 	static const enum rlx_dtype dtypes[] = { RLX_F32, RLX_F32, RLX_F16, RLX_BF16, RLX_F64,
 						 RLX_I32, RLX_I8, RLX_U8, RLX_I64 };
-	struct form f = { .y = { .dtype = dtypes[below(r, 9)],
-				 .rank = 1 + (uint32_t)below(r, 4) } };
+	struct form f = { .y = { .dtype = dtypes[drawn_below(r, 9)],
+				 .rank = 1 + (uint32_t)drawn_below(r, 4) } };
 	uint32_t i;
 
 	for (i = 0; i < f.y.rank; i++)
-		f.y.dim[i] = below(r, 40) ? 1 + below(r, 7) : 0;
-	if (!below(r, 3))
-		f.y.dim[f.y.rank - 1] *= 1 + below(r, 200);
-	f.out = below(r, 4) || f.y.dtype == RLX_F64 ? f.y.dtype : RLX_F32;
+		f.y.dim[i] = drawn_below(r, 40) ? 1 + drawn_below(r, 7) : 0;
+	if (!drawn_below(r, 3))
+		f.y.dim[f.y.rank - 1] *= 1 + drawn_below(r, 200);
+	f.out = drawn_below(r, 4) || f.y.dtype == RLX_F64 ? f.y.dtype : RLX_F32;
 	if (large)
-		f.y.dim[f.y.rank - 1] = 4096 * (1 + below(r, 3)) + below(r, 2);
-	f.axis = (uint32_t)below(r, f.y.rank - (large && f.y.rank > 1));
-	f.n_operand = 1 + (uint32_t)below(r, 3);
-	f.ops = (uint32_t)below(r, 32);
+		f.y.dim[f.y.rank - 1] = 4096 * (1 + drawn_below(r, 3)) + drawn_below(r, 2);
+	f.axis = (uint32_t)drawn_below(r, f.y.rank - (large && f.y.rank > 1));
+	f.n_operand = 1 + (uint32_t)drawn_below(r, 3);
+	f.ops = (uint32_t)drawn_below(r, 32);
+	f.full = drawn_below(r, 3) ? 0 : (uint32_t)drawn_below(r, f.n_operand);
+	f.mixed = drawn_below(r, 2);
+	f.scoped = !drawn_below(r, 4);
+	f.again = !drawn_below(r, 4);
 	for (i = 0; i < f.n_operand; i++) {
-		f.lies[i] = i ? (uint32_t)below(r, 16) : 7;
+		f.lies[i] = i == f.full ? 7 : (uint32_t)drawn_below(r, 16);
 		f.dtype[i] = f.y.dtype;
-		if (i && below(r, 2)) {
-			struct rlx_type t;
-
+		if (i != f.full && drawn_below(r, 2)) {
 			f.lies[i] &= ~2u;
-			t = operand_type(&f, i, 1);
-			f.shared[i] = drawn(r, t);
+			f.shared[i] = drawn_input(r, operand_type(&f, i, f.lies[i], 1));
 		}
 	}
-	if (rlx_dtype_is_float(f.y.dtype) && !below(r, 4))
+	if (rlx_dtype_is_float(f.y.dtype) && !f.shared[0].id && !drawn_below(r, 4))
 		f.dtype[0] = RLX_I8;
 	return f;
 }
@@ -312,74 +300,46 @@ static struct form drawn_form(struct rig *r, bool large)
 static void drawn_concat(struct rig *r, bool large)
 {
 	struct form f = drawn_form(r, large);
-	int64_t n = 2 + below(r, below(r, 4) ? 6 : 38), even = below(r, 2) ? below(r, 9) : -1, i;
-	int64_t wide = below(r, 4) ? 9 : 300;
-	bool odd = !below(r, 3), wanted = !below(r, 8);
+	int64_t n = 2 + drawn_below(r, drawn_below(r, 4) ? 6 : 38), i;
+	int64_t even = drawn_below(r, 2) ? drawn_below(r, 9) : -1;
+	int64_t wide = drawn_below(r, 4) ? 9 : 300;
+	bool odd = !drawn_below(r, 3), wanted = !drawn_below(r, 8);
 	rlx_value v[40];
 
 	for (i = 0; i < n; i++) {
-		int64_t length = even >= 0 ? even : below(r, wide);
+		int64_t length = even >= 0 ? even : drawn_below(r, wide);
 		struct rlx_type t = f.y;
 
 		t.dtype = f.out;
 		t.dim[f.axis] = length;
-		v[i] = odd && !below(r, 5) ? drawn(r, t) : chain(r, &f, length);
+		v[i] = odd && !drawn_below(r, 5) ? drawn_input(r, t) : chain(r, &f, length);
 	}
 	rig_output(r, rlx_emit(r->g, concat, .xs = { v, (uint32_t)n },
-			       .axis = (int32_t)f.axis - (below(r, 2) ? (int32_t)f.y.rank : 0)));
+			       .axis = (int32_t)f.axis -
+				       (drawn_below(r, 2) ? (int32_t)f.y.rank : 0)));
 	if (wanted)
 		rig_output(r, v[0]);
 }
 
-static void same(const struct rig *r, const struct rig *want, unsigned int at)
+static void drawn_small(struct rig *r)
 {
-	unsigned int k;
-	int64_t i;
-
-	for (k = 0; k < r->n_out; k++)
-		for (i = 0; i < rlx_type_count(&r->out[k].type); i++) {
-			double a = rig_get(r, k, i), b = rig_get(want, k, i);
-
-			CHECKF(a == b || (isnan(a) && isnan(b)),
-			       "concat %u on %s: output %u, element %lld is %g, not %g", at,
-			       r->device, k, (long long)i, a, b);
-		}
+	drawn_concat(r, false);
 }
 
-static void all_as_evaluated(unsigned int cases, bool large)
+static void drawn_large(struct rig *r)
 {
-	const char *device[RIG_DEVICES];
-	unsigned int n = rig_devices(device), d, i;
-	struct rig want, r;
-
-	for (i = 0; i < cases; i++) {
-		rig_init(&want, NULL);
-		want.seed += i;
-		drawn_concat(&want, large);
-		rig_run(&want);
-		for (d = 1; d < n; d++) {
-			rig_init(&r, device[d]);
-			r.seed += i;
-			drawn_concat(&r, large);
-			rig_run(&r);
-			same(&r, &want, i);
-			rig_fini(&r);
-		}
-		rig_fini(&want);
-	}
+	drawn_concat(r, true);
 }
 
 TEST(drawn_concats_are_as_evaluated)
 {
-	const char *cases = getenv("RLX_FUZZ_CASES");
-
-	all_as_evaluated(cases ? (unsigned int)atoi(cases) : CASES, false);
+	drawn_as_evaluated("concat", drawn_cases(CASES), drawn_small);
 }
 
 /* Of several blocks a row, which threads share, and vectors of a GPU's threads. */
 TEST(drawn_large_concats_are_as_evaluated)
 {
-	all_as_evaluated(LARGE_CASES, true);
+	drawn_as_evaluated("large concat", LARGE_CASES, drawn_large);
 }
 
 /* More than one call's arguments take, and shared between the calls. */

@@ -4,11 +4,9 @@
  * without a step for it where that is all: known numbers, steps, and drawn chains against the
  * evaluator.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "ir/element.h"
+#include "selftests/lib/drawn.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -96,141 +94,82 @@ EVERYWHERE(only_what_repeats_is_read_so)
 
 /* ---- drawn ---- */
 
-static int64_t below(struct rig *r, int64_t n)
-{
-	return (int64_t)(rlx_test_rand(&r->seed) % (uint64_t)n);
-}
-
-/* Quarters, which 16 bits hold as well, and sums of few; floats are now and then none. */
-static rlx_value drawn(struct rig *r, struct rlx_type t)
-{
-	struct rlx_tensor x = { t, malloc((size_t)rlx_type_bytes(&t) + 1) };
-	int64_t n = rlx_type_count(&t), i, q;
-	rlx_value v;
-
-	CHECK(x.data);
-	for (i = 0; i < n; i++) {
-		q = below(r, 65) - 32;
-		if (el_is_int(t.dtype))
-			el_seti(&x, i, t.dtype == RLX_BOOL ? q & 1 : q);
-		else
-			el_set(&x, i, below(r, 40) ? (double)q / 4 : q & 1 ? NAN : INFINITY);
-	}
-	v = rig_input(r, t, x.data);
-	free(x.data);
-	return v;
-}
-
 /* By any rule, to @y or what is near it. */
 static rlx_value drawn_resize(struct rig *r, struct rlx_type x, struct rlx_type y)
 {
-	int32_t coord = (int32_t)below(r, RLX_COORD_TF_HALF_PIXEL_NN + 1);
+	int32_t coord = (int32_t)drawn_below(r, RLX_COORD_TF_HALF_PIXEL_NN + 1);
 	double scales[RLX_MAX_RANK];
 	uint32_t i;
 
 	for (i = 0; i < x.rank; i++)
 		scales[i] = (double)(y.dim[i] ? y.dim[i] : 1) / (double)(x.dim[i] ? x.dim[i] : 1) +
-			    (below(r, 4) ? 0 : 0.2);
+			    (drawn_below(r, 4) ? 0 : 0.2);
 	if (coord == RLX_COORD_TF_CROP_AND_RESIZE)
 		coord = RLX_COORD_ASYMMETRIC;
-	return rlx_emit(r->g, resize, .x = drawn(r, x), .sizes = { y.dim, y.rank },
-			.scales = { scales, below(r, 3) ? 0 : y.rank }, .coord = coord,
-			.nearest = (int32_t)below(r, RLX_NEAREST_SIMPLE + 1));
+	return rlx_emit(r->g, resize, .x = drawn_input(r, x), .sizes = { y.dim, y.rank },
+			.scales = { scales, drawn_below(r, 3) ? 0 : y.rank }, .coord = coord,
+			.nearest = (int32_t)drawn_below(r, RLX_NEAREST_SIMPLE + 1));
 }
 
 /* Something of shape @y, which mostly repeats something smaller. */
 static rlx_value drawn_move(struct rig *r, struct rlx_type y)
 {
-	int64_t repeats[RLX_MAX_RANK], kind = below(r, 4), f;
+	int64_t repeats[RLX_MAX_RANK], kind = drawn_below(r, 4), f;
 	struct rlx_type x = y;
 	uint32_t i;
 
 	for (i = 0; i < y.rank; i++) {
-		f = 1 + below(r, 4);
+		f = 1 + drawn_below(r, 4);
 		repeats[i] = kind != 2 ? f : f < 4 && y.dim[i] ? y.dim[i] : 1;
 		if (y.dim[i] % repeats[i])
 			repeats[i] = 1;
 		x.dim[i] = y.dim[i] / repeats[i];
 	}
 	if (kind == 0 || (kind == 1 && y.dtype == RLX_BOOL))
-		return rlx_emit(r->g, tile, .x = drawn(r, x), .repeats = { repeats, y.rank });
+		return rlx_emit(r->g, tile, .x = drawn_input(r, x), .repeats = { repeats, y.rank });
 	if (kind == 1)
 		return drawn_resize(r, x, y);
 	if (kind == 2)
-		return rlx_emit(r->g, expand, .x = drawn(r, x), .shape = { y.dim, y.rank });
-	return drawn(r, y);
+		return rlx_emit(r->g, expand, .x = drawn_input(r, x), .shape = { y.dim, y.rank });
+	return drawn_input(r, y);
 }
 
 static void drawn_chain(struct rig *r)
 {
 	static const enum rlx_dtype dtypes[] = { RLX_F32, RLX_F32, RLX_F16, RLX_BF16, RLX_F64,
 						 RLX_I32, RLX_I8, RLX_U8, RLX_I64 };
-	struct rlx_type y = { .dtype = dtypes[below(r, 9)], .rank = 1 + (uint32_t)below(r, 5) };
+	struct rlx_type y = { .dtype = dtypes[drawn_below(r, 9)],
+			      .rank = 1 + (uint32_t)drawn_below(r, 5) };
 	struct rlx_type cond;
 	rlx_value v;
 	uint32_t i;
 
 	for (i = 0; i < y.rank; i++)
-		y.dim[i] = below(r, 30) ? 1 + below(r, 12) : 0;
-	if (!below(r, 4))
+		y.dim[i] = drawn_below(r, 30) ? 1 + drawn_below(r, 12) : 0;
+	if (!drawn_below(r, 4))
 		y.dim[y.rank - 1] *= 24;
 	cond = y;
 	cond.dtype = RLX_BOOL;
 	v = drawn_move(r, y);
-	if (below(r, 4))
+	if (drawn_below(r, 4))
 		v = rlx_emit(r->g, sub, .a = v, .b = drawn_move(r, y));
-	if (!below(r, 4))
+	if (!drawn_below(r, 4))
 		v = rlx_emit(r->g, where, .cond = drawn_move(r, cond), .a = v,
 			     .b = drawn_move(r, y));
-	if (below(r, 3))
+	if (drawn_below(r, 3))
 		v = rlx_emit(r->g, relu, .x = v);
-	if (!below(r, 3))
+	if (!drawn_below(r, 3))
 		v = rlx_emit(r->g, max, .a = drawn_move(r, y), .b = v);
-	if (!below(r, 5))
+	if (!drawn_below(r, 5))
 		v = rlx_emit(r->g, cast, .x = v, .to = RLX_F32);
 	rig_output(r, v);
-	if (!below(r, 6))
+	if (!drawn_below(r, 6))
 		rig_output(r, rlx_emit(r->g, neg, .x = v));
-}
-
-static void same(const struct rig *r, const struct rig *want, unsigned int at)
-{
-	unsigned int k;
-	int64_t i;
-
-	for (k = 0; k < r->n_out; k++)
-		for (i = 0; i < rlx_type_count(&r->out[k].type); i++) {
-			double a = rig_get(r, k, i), b = rig_get(want, k, i);
-
-			CHECKF(a == b || (isnan(a) && isnan(b)),
-			       "chain %u on %s: output %u, element %lld is %g, not %g", at,
-			       r->device, k, (long long)i, a, b);
-		}
 }
 
 TEST(drawn_chains_are_as_evaluated)
 {
-	const char *device[RIG_DEVICES];
-	unsigned int n = rig_devices(device), d, i, cases = CASES;
-	struct rig want, r;
-
-	if (getenv("RLX_FUZZ_CASES"))
-		cases = (unsigned int)atoi(getenv("RLX_FUZZ_CASES"));
-	for (i = 0; i < cases; i++) {
-		rig_init(&want, NULL);
-		want.seed += i;
-		drawn_chain(&want);
-		rig_run(&want);
-		for (d = 1; d < n; d++) {
-			rig_init(&r, device[d]);
-			r.seed += i;
-			drawn_chain(&r);
-			rig_run(&r);
-			same(&r, &want, i);
-			rig_fini(&r);
-		}
-		rig_fini(&want);
-	}
+	drawn_as_evaluated("chain", drawn_cases(CASES), drawn_chain);
 }
 
 TEST_MAIN()
