@@ -235,8 +235,8 @@ static void find_block(struct find *f, const struct rlx_node *n)
 	if (!cached && part[0] && part[1] && part[2] && part[0]->in[0] == p[0]->out &&
 	    part[1]->in[0] == p[0]->out && part[2]->in[0] == p[0]->out &&
 	    comes_apart(f, p[0], part)) {
+		f->n_split += !f->split[p[0]->out];	/* others may read its parts too */
 		f->split[p[0]->out] = true;
-		f->n_split++;
 	}
 }
 
