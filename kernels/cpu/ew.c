@@ -331,10 +331,8 @@ void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
  * The inputs of part @k, and how they are walked; @e is the program that runs. Once a part, and
  * few instructions beside a block's: small code is worth more than fast.
  */
-static void take_part(struct state *st, struct rlx_k_ew *e, const struct rlx_k_ew_parts *a,
-		      uint32_t k) __attribute__((noinline, cold));
-static void take_part(struct state *st, struct rlx_k_ew *e, const struct rlx_k_ew_parts *a,
-		      uint32_t k)
+static __attribute__((noinline, cold)) void take_part(struct state *st, struct rlx_k_ew *e,
+						      const struct rlx_k_ew_parts *a, uint32_t k)
 {
 	const int64_t length = rlx_k_ew_part(a, k)->length;
 	const void **own = rlx_k_ew_own(a, k);
