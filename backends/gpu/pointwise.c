@@ -639,12 +639,12 @@ enum rlx_status gpu_lower_conjugate(struct rlx_lower *lo)
 
 /* ---- regions ---- */
 
-/* The value that @v is: of what repeats an input, whose strides say so, that. */
+/* The value that @v is: what only repeats another, as strides of inputs say it, is that. */
 static uint32_t read_as(const struct rlx_graph *b, uint32_t v)
 {
-	const struct rlx_node *n = rlx_node_of(b, v);
-
-	return n->def->index == RLX_OP_expand ? n->in[0] : v;
+	while (rlx_node_of(b, v)->def->index == RLX_OP_expand)
+		v = rlx_node_of(b, v)->in[0];
+	return v;
 }
 
 static void put_node(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v)
@@ -672,7 +672,7 @@ static void put_body(struct writer *w, const struct rlx_graph *b)
 		else if (b->node[n].def->traits & RLX_T_ELEMENTWISE)
 			put_node(w, b, &b->node[n]);
 	for (k = 0; k < w->n_out; k++) {
-		v = b->io[RLX_IO_OUTPUT].e[k].v.id;
+		v = read_as(b, b->io[RLX_IO_OUTPUT].e[k].v.id);
 		any_out(w, k, v, b->val[v].type.dtype);
 		put(w, "o%u = v%u;\n", k, v);
 	}

@@ -92,6 +92,45 @@ EVERYWHERE(only_what_repeats_is_read_so)
 		 2 : 1);
 }
 
+/* ---- regions that users wrote ---- */
+
+enum { BODIES = 4 };
+
+static rlx_value written(struct rlx_graph *g, rlx_value x, int how)
+{
+	int64_t to[] = { 3, 500 };
+
+	if (how == 0)		/* behind an op, as the result */
+		x = rlx_emit(g, neg, .x = x);
+	x = rlx_emit(g, expand, .x = x, .shape = { to + (how == 1), how == 1 ? 1 : 2 });
+	if (how == 1)		/* twice */
+		x = rlx_emit(g, expand, .x = x, .shape = { to, 2 });
+	return how == 2 ? rlx_emit(g, relu, .x = x) : x;
+}
+
+EVERYWHERE(written_regions_that_repeat)
+{
+	int how;
+	int64_t i;
+
+	for (how = 0; how < BODIES; how++) {
+		struct rlx_graph *b = rlx_graph_new("written");
+		struct rlx_type t = rlx_type(RLX_F32, how == 1 ? 1 : 500);
+		rlx_value x;
+
+		rig_reset(r);
+		x = rig_random(r, t, -3, 3);
+		rlx_output(b, "y", written(b, rlx_input(b, "x", t), how));
+		CHECK_EQ(rlx_graph_finish(b), 0);
+		rig_output(r, rlx_emit(r->g, region, .body = b, .xs = { &x, 1 }));
+		rig_output(r, written(r->g, x, how));
+		rlx_graph_put(b);
+		rig_run(r);
+		for (i = 0; i < 1500; i++)
+			rig_want(r, 0, i, rig_get(r, 1, i), 0);
+	}
+}
+
 /* ---- drawn ---- */
 
 /* By any rule, to @y or what is near it. */
