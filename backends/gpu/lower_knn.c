@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Nearest neighbours: a product ranks some rows' distances at a time, a kernel orders the best. */
+#include <math.h>
+
 #include "backends/gpu/gpu.h"
 #include "kernels/gemm.h"
 #include "kernels/knn.h"
@@ -56,18 +58,51 @@ static void fill_scores(const struct search *s, struct rlx_k_gemm *g, int64_t n,
 	g->c_type = RLX_F32;
 }
 
-/* Do six products of bf16 take less than one of f32, with what is written for them? */
-static bool terms_gain(const struct search *s)
-{
-	struct rlx_g_launch l[2] = { gpu_launch_of(s->lo, 0), gpu_launch_of(s->lo, 0) };
-	struct rlx_k_gemm g = { .a = &g, .b = &g, .c = &g };
+/* For asking what a launch takes: where temporaries lie does not matter, but is aligned. */
+static void *const somewhere = (void *)256;
 
-	l[0].judge = l[1].judge = NULL;
-	fill_scores(s, &g, s->rows, false);
-	rlx_g_gemm_f32_launch(&g, &l[0]);
-	fill_scores(s, &g, s->rows, true);
-	rlx_g_gemm_bf16_launch(&g, &l[1]);
-	return s->type == RLX_F32 && l[0].can && l[1].can && l[1].ns + 10000 < l[0].ns;
+/* What writes @n rows as terms takes, which the memory bounds. */
+static double terms_ns(const struct search *s, int64_t n)
+{
+	const struct rlx_k_knn a = { .rows = n, .d = s->d, .type = s->type, .split = somewhere };
+	struct rlx_g_launch l = gpu_launch_of(s->lo, 0);
+	struct rlx_g_cost t = { .rate = RLX_G_RATE_fma_f32 };
+
+	rlx_g_knn_launch(&a, &l);
+	t.blocks = l.grid[0];
+	t.dram_bytes = (double)n * (double)s->d * (sizeof(float) + RLX_K_KNN_TERMS * 2);
+	return rlx_g_cost_ns(&l, &t);
+}
+
+/* What scores of @n rows take; with @terms those of x are written as well. */
+static double scores_ns(const struct search *s, int64_t n, bool terms)
+{
+	struct rlx_g_launch l = gpu_launch_of(s->lo, 0);
+	struct rlx_k_gemm g = { .a = somewhere, .b = somewhere, .c = somewhere };
+
+	l.judge = NULL;
+	fill_scores(s, &g, n, terms);
+	(terms ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(&g, &l);
+	if (!l.can)
+		return INFINITY;
+	return l.ns + (terms ? terms_ns(s, n) : 0);
+}
+
+/*
+ * Do six products of bf16 take less than one of f32, of all @n rows, with what is written? By a
+ * tenth, as terms of y are three times its bytes.
+ */
+static bool terms_gain(const struct search *s, int64_t n)
+{
+	double chunks = (double)(n / s->rows), ns[2];
+	int64_t rest = n % s->rows;
+
+	if (s->type != RLX_F32)
+		return false;
+	for (int terms = 0; terms < 2; terms++)
+		ns[terms] = chunks * scores_ns(s, s->rows, terms) +
+			    (rest ? scores_ns(s, rest, terms) : 0);
+	return 1.1 * (ns[1] + terms_ns(s, s->m)) < ns[0];
 }
 
 /* |y|^2 - 2 x y, or -x y, of @n rows from @first on. */
@@ -157,7 +192,7 @@ enum rlx_status gpu_lower_knn(struct rlx_lower *lo)
 		if (call_norms(&s))
 			return lo->status;
 	}
-	if (terms_gain(&s)) {
+	if (terms_gain(&s, n)) {
 		s.left = rlx_lower_tmp(lo, (uint64_t)(s.rows * s.d) * RLX_K_KNN_TERMS * 2);
 		s.right = rlx_lower_tmp(lo, (uint64_t)(s.m * s.d) * RLX_K_KNN_TERMS * 2);
 		if (call_terms(&s, 1, 0, s.m))
