@@ -18,7 +18,6 @@ typedef rlx_t<KNN_TYPE> coord;
 
 #define THREADS	RLX_K_KNN_THREADS
 #define WARPS	(THREADS / WARP)
-#define FEW	128
 
 /* By a warp: the sum of x y, or of (x - y)^2. */
 static DEV inline float sum_of(const coord::mem *x, const coord::mem *y, int64_t d, bool product)
@@ -77,33 +76,6 @@ static DEV inline void measure(const struct rlx_k_knn &a, const struct rlx_g_env
 			found[c] = item_at(a.product ? -s : s, (uint32_t)id,
 					   a.self && id == a.first + row);
 	}
-}
-
-/* The @k best of @found. */
-static DEV inline void put_nearest(const struct rlx_k_knn &a, const struct rlx_g_env &env,
-				   int64_t row, item *found)
-{
-	int n = (int)a.kept, whole = 1;
-
-	if (n <= FEW) {
-		for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-			int nearer = 0;
-
-			for (int j = 0; j < n; j++)
-				nearer += found[j].better_than(found[i]);
-			if (nearer < a.k)
-				put_neighbour(a, env, row * a.k + nearer, found[i]);
-		}
-		return;
-	}
-	while (whole < n)
-		whole *= 2;
-	for (int i = n + (int)threadIdx.x; i < whole; i += THREADS)
-		found[i] = no_item();
-	__syncthreads();
-	bitonic_sort(found, whole, THREADS);
-	for (int i = (int)threadIdx.x; i < a.k; i += THREADS)
-		put_neighbour(a, env, row * a.k + i, found[i]);
 }
 
 static DEV inline void put_norms(const struct rlx_k_knn &a, const struct rlx_g_env &env)
@@ -179,7 +151,8 @@ RLX_G_KERNEL(knn, struct rlx_k_knn, RLX_K_KNN_THREADS)
 	for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
 		measure(a, env, row, found);
 		__syncthreads();
-		put_nearest(a, env, row, found);
-		__syncthreads();
+		put_best<THREADS>(found, (int)a.kept, (int)a.k, [&](int i, item x) {
+			put_neighbour(a, env, row * a.k + i, x);
+		});
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Items of a line, an element's key and where it is, in their order: best first, equal ones by
- * index. What topk.cu, topk_warp.cu and topk_radix.cu sort and
- * topk_select.cu selects.
+ * index. What topk.cu, topk_warp.cu and topk_radix.cu sort, topk_select.cu selects and knn.cu
+ * measures.
  */
 #ifndef RLX_G_ORDER_H
 #define RLX_G_ORDER_H
@@ -134,6 +134,39 @@ static DEV inline void bitonic_sort(item *s, int n, int threads)
 			}
 			__syncthreads();
 		}
+}
+
+/*
+ * @put(i, x) for the @k best x of @n, best first, by a block of @THREADS: few by counting for each
+ * the better ones. There is room in @s for a power of two. Ends with a barrier.
+ */
+template <int THREADS, typename PUT>
+static DEV inline void put_best(item *s, int n, int k, PUT put)
+{
+	int whole = 1;
+
+	if (n <= 128) {
+		for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+			item own = s[i];
+			int better = 0;
+
+			for (int j = 0; j < n; j++)
+				better += s[j].better_than(own);
+			if (better < k)
+				put(better, own);
+		}
+		__syncthreads();
+		return;
+	}
+	while (whole < n)
+		whole *= 2;
+	for (int i = n + (int)threadIdx.x; i < whole; i += THREADS)
+		s[i] = no_item();
+	__syncthreads();
+	bitonic_sort(s, whole, THREADS);
+	for (int i = (int)threadIdx.x; i < k; i += THREADS)
+		put(i, s[i]);
+	__syncthreads();
 }
 
 #endif

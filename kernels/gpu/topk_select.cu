@@ -229,37 +229,6 @@ static DEV inline void put(const struct rlx_k_topk &a, const struct rlx_g_env &e
 		put_result(a, env, t.line, i, at);
 }
 
-/* The best of @n items that were found. Ends with a barrier. */
-static DEV inline void put_best(const struct rlx_k_topk &a, const struct rlx_g_env &env,
-				const struct tile &t, int n)
-{
-	item *found = t.found;
-	int whole = 1;
-
-	if (n <= 128) {
-		for (int i = (int)threadIdx.x; i < n; i += TOPK_LANES) {
-			item own = found[i];
-			int better = 0;
-
-			for (int j = 0; j < n; j++)
-				better += found[j].better_than(own);
-			if (better < t.k)
-				put(a, env, t, better, own);
-		}
-		__syncthreads();
-		return;
-	}
-	while (whole < n)
-		whole *= 2;
-	for (int i = n + (int)threadIdx.x; i < whole; i += TOPK_LANES)
-		found[i] = no_item();
-	__syncthreads();
-	bitonic_sort(found, whole, TOPK_LANES);
-	for (int i = (int)threadIdx.x; i < t.k; i += TOPK_LANES)
-		put(a, env, t, i, found[i]);
-	__syncthreads();
-}
-
 /* Elements that are left of @n by a launch. */
 static DEV inline int64_t left_of(int64_t n, int64_t k)
 {
@@ -305,6 +274,8 @@ RLX_G_KERNEL(topk_select, struct rlx_k_topk, TOPK_LANES)
 			load_keys<true>(a, t, key);
 		else
 			load_keys<false>(a, t, key);
-		put_best(a, env, t, choose(&t, key));
+		put_best<TOPK_LANES>(t.found, choose(&t, key), t.k, [&](int i, item x) {
+			put(a, env, t, i, x);
+		});
 	}
 }
