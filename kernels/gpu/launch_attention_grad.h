@@ -22,22 +22,42 @@ static inline const char *rlx_g_attention_grad_why_not(const void *args,
 	       "a size is over 2^29" : NULL;
 }
 
+/* Tasks of @rows keys or queries each. */
+static inline int64_t rlx_g_attention_grad_tasks(const struct rlx_k_attention *a, int64_t rows)
+{
+	return a->batch * (a->kv_heads * rlx_g_ceil(a->kv_len, rows) +
+			   a->heads * rlx_g_ceil(a->q_len, rows));
+}
+
+static inline int32_t rlx_g_attention_grad_width(const struct rlx_k_attention *a)
+{
+	return (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32;
+}
+
+/* The gradient's two launches, of blocks with @shared bytes each. */
+static inline void rlx_g_attention_grad_line(const struct rlx_k_attention *a, int64_t blocks,
+					     int32_t threads, int32_t shared,
+					     struct rlx_g_launch *l)
+{
+	rlx_g_line(l, blocks, (uint32_t)threads);
+	l->shared = (uint32_t)shared;
+	l->can = l->shared <= l->most_shared;
+	l->n_launches = 2;
+	l->scratch = (uint64_t)(a->batch * a->heads * a->q_len) * 2 * sizeof(float);
+}
+
 /* 64 keys or queries a block, then 128. */
 static inline bool rlx_g_attention_grad_plan(const void *args, unsigned int i,
 					     struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention_grad *g = (const struct rlx_k_attention_grad *)args;
 	const struct rlx_k_attention *a = &g->a;
-	int32_t width = (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32, rows = i ? 128 : 64;
+	int32_t width = rlx_g_attention_grad_width(a), rows = i ? 128 : 64;
 
 	if (i > 1)
 		return false;
-	rlx_g_line(l, a->batch * (a->kv_heads * rlx_g_ceil(a->kv_len, rows) +
-				  a->heads * rlx_g_ceil(a->q_len, rows)), (uint32_t)rows * 2);
-	l->shared = (uint32_t)ATT_GRAD_SHARED(width, rows);
-	l->can = l->shared <= l->most_shared;
-	l->n_launches = 2;
-	l->scratch = (uint64_t)(a->batch * a->heads * a->q_len) * 2 * sizeof(float);
+	rlx_g_attention_grad_line(a, rlx_g_attention_grad_tasks(a, rows), rows * 2,
+				  ATT_GRAD_SHARED(width, rows), l);
 	RLX_G_VARIANT(l, attention_grad_mma, RLX_G_ATTENTION_FORM(a, width),
 		      .ATTENTION_ROWS = rows);
 	l->param.attention_grad_mma.ATTENTION_OUT_TYPE = g->grad_type;
@@ -58,20 +78,16 @@ static inline bool rlx_g_attention_grad_wgmma_plan(const void *args, unsigned in
 {
 	const struct rlx_k_attention_grad *g = (const struct rlx_k_attention_grad *)args;
 	const struct rlx_k_attention *a = &g->a;
-	int32_t width = (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32;
+	int32_t width = rlx_g_attention_grad_width(a);
 	int32_t groups = ATT_GRAD_GROUPS - (int32_t)i;
 	int64_t tasks, most;
 
 	if (groups < 1)
 		return false;
-	tasks = a->batch * (a->kv_heads * rlx_g_ceil(a->kv_len, groups * 64) +
-			    a->heads * rlx_g_ceil(a->q_len, groups * 64));
+	tasks = rlx_g_attention_grad_tasks(a, groups * 64);
 	most = (int64_t)l->processors * ATT_GRAD_BLOCKS(groups);
-	rlx_g_line(l, tasks < most ? tasks : most, (uint32_t)ATT_THREADS(groups));
-	l->shared = (uint32_t)ATT_GRAD_WGMMA_SHARED(width, groups);
-	l->can = l->shared <= l->most_shared;
-	l->n_launches = 2;
-	l->scratch = (uint64_t)(a->batch * a->heads * a->q_len) * 2 * sizeof(float);
+	rlx_g_attention_grad_line(a, tasks < most ? tasks : most, ATT_THREADS(groups),
+				  ATT_GRAD_WGMMA_SHARED(width, groups), l);
 	RLX_G_VARIANT(l, attention_grad_wgmma, RLX_G_ATTENTION_FORM(a, width),
 		      .ATTENTION_GROUPS = groups);
 	l->param.attention_grad_wgmma.ATTENTION_OUT_TYPE = g->grad_type;
@@ -87,8 +103,7 @@ static inline void rlx_g_attention_grad_wgmma_cost(const void *args, const struc
 	double width = l->param.attention_grad_wgmma.ATTENTION_WIDTH, rows = 64 * groups;
 	double seen = rlx_g_attention_keys(a, rows);
 
-	t->blocks = (double)(a->batch * (a->kv_heads * rlx_g_ceil(a->kv_len, groups * 64) +
-					 a->heads * rlx_g_ceil(a->q_len, groups * 64)));
+	t->blocks = (double)rlx_g_attention_grad_tasks(a, groups * 64);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->part = groups > 1 ? 0.45 : 0.4;
 	t->flops = 7 * rows * seen * width;	/* 4 products or 3, by kind of block */
