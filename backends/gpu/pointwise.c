@@ -10,60 +10,13 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/common/parts.h"
-#include "backends/gpu/gpu.h"
+#include "backends/gpu/pointwise_text.h"
 #include "base/alloc.h"
 #include "base/number.h"
-#include "ir/graph.h"
-#include "kernels/gpu/pointwise_interp.h"
-
-enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20, VECTOR_BYTES = 16, MOST_VEC = 8,
-       VECTORS_FROM = 1 << 17 };	/* elements: fewer leave multiprocessors without threads */
-
-/* How an operand is walked. */
-enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES };
-
-struct writer {
-	struct rlx_lower *lo;
-	struct rlx_g_ew	*a;
-	uint32_t	 n_in, n_out;
-	enum walk	 walk[RLX_G_EW_IN];
-	enum rlx_dtype	 type[RLX_G_EW_IN], out_type[RLX_G_EW_OUT];
-	uint32_t	 n_op;
-	bool		 strides;		/* some operand is walked so */
-	struct rlx_g_any *any;			/* no compiler: the same as data; else NULL */
-	bool		 any_fits;
-	uint32_t	 value[RLX_G_ANY_VALUES], n_value;	/* graph's, by number there */
-	size_t		 n;
-	bool		 ok;
-	char		 text[MOST_TEXT];
-};
-
-__attribute__((format(printf, 2, 3)))
-static void put(struct writer *w, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(w->text + w->n, sizeof(w->text) - w->n, fmt, ap);
-	va_end(ap);
-	if (n < 0 || (size_t)n >= sizeof(w->text) - w->n)
-		w->ok = false;
-	else
-		w->n += (size_t)n;
-}
-
-/* What an element of this dtype is in the kernel. */
-static const char *class_of(enum rlx_dtype dt)
-{
-	return dt == RLX_F64 ? "double" : rlx_dtype_is_float(dt) ? "F" :
-	       dt == RLX_U64 ? "uint64_t" : "int64_t";
-}
 
 /* A value in the text, and in the data by the graph's number. */
 struct operand {
@@ -213,11 +166,6 @@ static void put_any(struct writer *w, const struct rlx_op_def *def, const struct
 
 /* ---- operands ---- */
 
-static bool supports_dtype(enum rlx_dtype dt)
-{
-	return dt > RLX_NODTYPE && dt <= RLX_BOOL;
-}
-
 /* What divides by the dimensions; see struct rlx_g_ew. */
 static void take_magic(struct rlx_g_ew *a)
 {
@@ -308,8 +256,7 @@ static void put_indices(struct writer *w, const char *at)
 	put(w, "}\n");
 }
 
-/* Begin the function of one element: inputs i0 .., results o0 .. */
-static void put_head(struct writer *w)
+void gpu_put_head(struct writer *w)
 {
 	uint32_t k;
 
@@ -320,11 +267,6 @@ static void put_head(struct writer *w)
 	for (k = 0; k < w->n_out; k++)
 		put(w, "%s%s &o%u", k ? ", " : "", class_of(w->out_type[k]), k);
 	put(w, ")\n{\n");
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
 }
 
 /*
@@ -427,8 +369,7 @@ static void put_kernel(struct writer *w, int v)
 	put(w, "}\n}\n");
 }
 
-/* Call what was written; it is compiled when it is known that nothing else does it. */
-static enum rlx_status call_text(struct writer *w, int64_t blocks)
+enum rlx_status gpu_call_text(struct writer *w, int64_t blocks)
 {
 	struct rlx_lower *lo = w->lo;
 	struct rlx_g_launch l = { .can = true, .grid = { (uint32_t)blocks, 1, 1 },
@@ -458,7 +399,7 @@ static enum rlx_status call_written(struct writer *w)
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	rlx_lower_extent(lo, w->a->n, NULL);
-	return call_text(w, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+	return gpu_call_text(w, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
 static enum rlx_status finish(struct writer *w)
@@ -484,7 +425,7 @@ static bool supports_all(const struct rlx_lower *lo)
 	return lo->st->n_in <= RLX_G_EW_IN && lo->st->n_out <= RLX_G_EW_OUT;
 }
 
-static struct writer *writer_alloc(struct rlx_lower *lo)
+struct writer *gpu_writer_alloc(struct rlx_lower *lo)
 {
 	struct writer *w = rlx_malloc(sizeof(*w));
 
@@ -496,7 +437,7 @@ static struct writer *writer_alloc(struct rlx_lower *lo)
 static struct writer *writer_new(struct rlx_lower *lo)
 {
 	if (supports_all(lo))
-		return writer_alloc(lo);
+		return gpu_writer_alloc(lo);
 	rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
 	return NULL;
 }
@@ -511,7 +452,7 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 	if (!w)
 		return lo->status;
 	begin(w, lo, rlx_lower_out(lo, 0));
-	put_head(w);
+	gpu_put_head(w);
 	for (k = 0; k < w->n_in; k++) {
 		in[k].type = rlx_lower_in(lo, k)->dtype;
 		any_in(w, k, k, in[k].type);
@@ -598,7 +539,7 @@ static void begin_parts(struct writer *w, struct rlx_lower *lo, uint32_t parts,
 	w->n_in = parts;
 	w->out_type[0] = dt;
 	w->strides = parts > 1;
-	put_head(w);
+	gpu_put_head(w);
 }
 
 enum rlx_status gpu_lower_norm_sq(struct rlx_lower *lo)
@@ -606,7 +547,7 @@ enum rlx_status gpu_lower_norm_sq(struct rlx_lower *lo)
 	const struct operand re = { "i0", RLX_F32, 0 }, im = { "i1", RLX_F32, 1 };
 	const struct operand sq[2] = { { "v0", RLX_F32, 2 }, { "v1", RLX_F32, 3 } };
 	const struct operand sum = { "v2", RLX_F32, 4 };
-	struct writer *w = writer_alloc(lo);
+	struct writer *w = gpu_writer_alloc(lo);
 
 	if (!w)
 		return lo->status;
@@ -624,7 +565,7 @@ enum rlx_status gpu_lower_conjugate(struct rlx_lower *lo)
 {
 	const struct operand in[2] = { { "i0", RLX_U64, 0 }, { "sign", RLX_U64, 1 } };
 	const struct operand r = { "v", RLX_U64, 2 };
-	struct writer *w = writer_alloc(lo);
+	struct writer *w = gpu_writer_alloc(lo);
 
 	if (!w)
 		return lo->status;
@@ -661,8 +602,7 @@ static void put_node(struct writer *w, const struct rlx_graph *b, const struct r
 	put_any(w, v->def, &r, in, v->n_in);
 }
 
-/* The steps of body @b, whose operands have names, and its outputs. */
-static void put_body(struct writer *w, const struct rlx_graph *b)
+void gpu_put_body(struct writer *w, const struct rlx_graph *b)
 {
 	uint32_t n, k, v;
 
@@ -678,193 +618,10 @@ static void put_body(struct writer *w, const struct rlx_graph *b)
 	}
 }
 
-/* Operand @k is value @v of the body. */
-static void put_operand(struct writer *w, const struct rlx_graph *b, uint32_t k, uint32_t v)
+void gpu_put_operand(struct writer *w, const struct rlx_graph *b, uint32_t k, uint32_t v)
 {
 	any_in(w, k, v, b->val[v].type.dtype);
 	put(w, "const %s v%u = i%u;\n", class_of(b->val[v].type.dtype), v, k);
-}
-
-/* ---- regions that join parts ---- */
-
-/* Elements that lie side by side, in operands too, whatever part. */
-static bool rows_fit(const struct rlx_parts *p, int64_t v)
-{
-	uint32_t k;
-
-	if (p->outer == 1 && !p->split)
-		return true;
-	for (k = 0; k < p->n; k++)
-		if (rlx_parts_row(p, rlx_lower_part_length(p, k)) % v)
-			return false;
-	return true;
-}
-
-/* Elements of a thread, as vector_of() has it. */
-static int64_t vector_of_parts(const struct writer *w, const struct rlx_parts *p)
-{
-	size_t widest = rlx_dtype_size(w->out_type[0]);
-	int64_t v;
-	uint32_t k;
-
-	if (p->outer * p->total * p->inner < VECTORS_FROM)
-		return 1;
-	for (k = 0; k < w->n_in; k++)
-		widest = larger(widest, rlx_dtype_size(w->type[k]));
-	v = VECTOR_BYTES / (int64_t)widest;
-	v = v > MOST_VEC ? MOST_VEC : v;
-	while (v > 1 && (v * (w->n_in + 1) > 32 || v * w->n_op > 96 || !rows_fit(p, v)))
-		v /= 2;
-	return v;
-}
-
-/* Operand @k of the vector at row o, column c of the part, which are d and q along and inside. */
-static void put_part_load(struct writer *w, const struct rlx_parts *p, uint32_t k)
-{
-	const uint8_t has = p->operand[k].has;
-	const char *inner = has & RLX_EW_INNER ? "a.inner" : "1";
-
-	if (p->operand[k].own)
-		put(w, "const void *x%u = RLX_G_PTR(const void, ew_own(a, k, %u));\n", k,
-		    p->operand[k].own - 1);
-	else
-		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n", k, k);
-	put(w, "int64_t p%u = 0;\n", k);
-	if (has & RLX_EW_OUTER)
-		put(w, "p%u += o * %s * %s;\n", k, has & RLX_EW_ALONG ? "part.length" : "1", inner);
-	if (has & RLX_EW_ALONG)
-		put(w, "p%u += d * %s;\n", k, inner);
-	if (has & RLX_EW_INNER)
-		put(w, "p%u += q;\n", k);
-	if (has & RLX_EW_INNER || (!p->split && has & RLX_EW_ALONG))
-		put(w, "i%u.load(x%u, p%u, left);\n", k, k, k);
-	else
-		put(w, "i%u.repeat(x%u, p%u);\n", k, k, k);
-}
-
-/* End the function, and the kernel that calls it: a block has vectors of @v elements of a part. */
-static void put_parts_kernel(struct writer *w, const struct rlx_parts *p, int v)
-{
-	uint32_t k;
-
-	put(w, "}\nRLX_G_KERNEL_PDL(ew, struct rlx_g_ew_parts, %d)\n{\n", THREADS);
-	put(w, "const uint32_t k = ew_part_of(a, blockIdx.x);\n"
-	    "const struct rlx_g_ew_part part = ew_part(a, k);\n"
-	    "const int64_t row = part.length * a.inner;\n"
-	    "const int64_t i = ((blockIdx.x - part.block) * %d + threadIdx.x) * %d;\n"
-	    "const int64_t left = a.outer * row - i;\n"
-	    "pdl_wait();\nif (left <= 0)\nreturn;\n", THREADS, v);
-	put(w, p->outer == 1 ? "const int64_t o = 0, c = i;\n" :
-	    "const int64_t o = left + i < (1ll << 31) ? (uint32_t)i / (uint32_t)row : i / row;\n"
-	    "const int64_t c = i - o * row;\n");
-	put(w, p->split ? "const int64_t d = row < (1ll << 31) ? "
-	    "(uint32_t)c / (uint32_t)a.inner : c / a.inner;\n"
-	    "const int64_t q = c - d * a.inner;\n" :
-	    p->inner == 1 ? "const int64_t d = c, q = 0;\n" : "const int64_t d = 0, q = c;\n");
-	for (k = 0; k < w->n_in; k++) {
-		put(w, "ew_vec<%d, %d> i%u;\n", (int)w->type[k], v, k);
-		put_part_load(w, p, k);
-	}
-	put(w, "ew_vec<%d, %d> o0;\n#pragma unroll\nfor (int j = 0; j < %d; j++) {\n%s r0;\none(",
-	    (int)w->out_type[0], v, v, class_of(w->out_type[0]));
-	for (k = 0; k < w->n_in; k++)
-		put(w, "i%u.get(j), ", k);
-	put(w, "r0);\no0.set(j, r0);\n}\n"
-	    "o0.store(RLX_G_PTR(void, a.out), (o * a.total + part.at) * a.inner + c, left);\n}\n");
-}
-
-/* Parts from @k on, @v elements a thread, as many as arguments have room for. */
-static int64_t call_parts(struct writer *w, const struct rlx_parts *p, int64_t v, uint32_t *k,
-			  int64_t *at)
-{
-	struct rlx_lower *lo = w->lo;
-	struct rlx_g_ew_parts *a = rlx_lower_args(lo, sizeof(*a));
-	uint32_t most = RLX_G_EW_PART_WORDS / (3 + p->n_own), i, j;
-	struct rlx_g_ew_part *part = (void *)a->table;
-	uint64_t *own;
-	int64_t blocks = 0;
-
-	a->outer = p->outer;
-	a->total = p->total;
-	a->inner = p->inner;
-	a->n_own = p->n_own;
-	a->n_part = p->n - *k < most ? p->n - *k : most;
-	own = a->table + 3 * (size_t)a->n_part;
-	rlx_lower_ref_out(lo, &a->out, 0, 0);
-	for (j = 0; j < p->n_operand; j++)
-		if (!p->operand[j].own)
-			rlx_lower_ref_in(lo, &a->in[j], p->operand[j].first, 0);
-	for (i = 0; i < a->n_part; i++, ++*k) {
-		int64_t length = rlx_lower_part_length(p, *k);
-
-		part[i] = (struct rlx_g_ew_part){ blocks, *at, length };
-		*at += length;
-		blocks += (p->outer * length * p->inner + THREADS * v - 1) / (THREADS * v);
-		for (j = 0; j < p->n_operand; j++)
-			if (p->operand[j].own)
-				rlx_lower_ref_in(lo, &own[i * p->n_own + p->operand[j].own - 1],
-						 p->operand[j].first + *k, 0);
-	}
-	return blocks;
-}
-
-static enum rlx_status lower_parts_by(struct writer *w, const struct rlx_parts *p)
-{
-	struct rlx_lower *lo = w->lo;
-	uint32_t j, k = 0;
-	int64_t at = 0, v, blocks;
-
-	w->n_in = p->n_operand;
-	w->n_out = 1;
-	w->out_type[0] = rlx_lower_out(lo, 0)->dtype;
-	for (j = 0; j < p->n_operand; j++)
-		w->type[j] = rlx_lower_in(lo, p->operand[j].first)->dtype;
-	put_head(w);
-	for (j = 0; j < p->n_operand; j++)
-		put_operand(w, p->body, j, p->operand[j].value);
-	put_body(w, p->body);
-	v = vector_of_parts(w, p);
-	put_parts_kernel(w, p, (int)v);
-	if (!w->ok)
-		return rlx_lower_unsupported(lo, "the region is too large");
-	while (k < p->n && !lo->status) {
-		blocks = call_parts(w, p, v, &k, &at);
-		if (blocks > INT32_MAX)
-			return rlx_lower_unsupported(lo, "parts of so many elements");
-		if (blocks && !gpu_apply_relocations(lo))
-			call_text(w, blocks);
-	}
-	return lo->status;
-}
-
-static bool takes_parts(const struct rlx_lower *lo, const struct rlx_parts *p)
-{
-	uint32_t k;
-
-	for (k = 0; k < lo->st->n_in; k++)
-		if (!supports_dtype(rlx_lower_in(lo, k)->dtype))
-			return false;
-	return p->n_operand <= RLX_G_EW_IN && supports_dtype(rlx_lower_out(lo, 0)->dtype) &&
-	       gpu_rtc_get(gpu_of(lo)->v, NULL);
-}
-
-static enum rlx_status lower_parts(struct rlx_lower *lo)
-{
-	struct rlx_parts p;
-	struct writer *w;
-
-	if (!rlx_lower_parts(lo, &p) || !takes_parts(lo, &p))
-		return rlx_lower_unsupported(lo, "parts that broadcast, too many operands, or no "
-					     "compiler");
-	w = writer_alloc(lo);
-	if (!w)
-		return lo->status;
-	memset(w, 0, offsetof(struct writer, text));
-	w->lo = lo;
-	w->ok = true;
-	lower_parts_by(w, &p);
-	rlx_free(w);
-	return lo->status;
 }
 
 enum rlx_status gpu_lower_region(struct rlx_lower *lo)
@@ -875,15 +632,15 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 	uint32_t k;
 
 	if (rlx_lower_joins_parts(b))
-		return lower_parts(lo);
+		return gpu_lower_parts(lo);
 	w = writer_new(lo);
 	if (!w)
 		return lo->status;
 	begin(w, lo, rlx_lower_out(lo, 0));
-	put_head(w);
+	gpu_put_head(w);
 	for (k = 0; k < w->n_in; k++)
-		put_operand(w, b, k, b->io[RLX_IO_INPUT].e[k].v.id);
-	put_body(w, b);
+		gpu_put_operand(w, b, k, b->io[RLX_IO_INPUT].e[k].v.id);
+	gpu_put_body(w, b);
 	return finish(w);
 }
 
