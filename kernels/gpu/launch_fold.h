@@ -268,6 +268,8 @@ static inline void rlx_g_topk_warp_cost(const void *args, const struct rlx_g_lau
 /* Digits that a radix sort goes by. */
 static inline uint32_t rlx_g_radix_digits(const struct rlx_k_topk *a)
 {
+	if (!rlx_k_type_float((enum rlx_dtype)a->type))
+		return rlx_k_type_size((enum rlx_dtype)a->type);
 	return (rlx_g_topk_item(a) == 8 ? 4 : 8) - RLX_G_RADIX_FIRST(a->type);
 }
 

@@ -17,6 +17,8 @@ template <> struct key_of_width<true> { typedef uint64_t type; };
 #define KEY_WIDE	(ELEM_TYPE == RLX_F64 || ELEM_TYPE == RLX_I64 || ELEM_TYPE == RLX_U64)
 typedef key_of_width<KEY_WIDE>::type key_type;
 
+#define IS_SIGNED	(ELEM_TYPE == RLX_I64 || ELEM_TYPE == RLX_I32 || \
+			 ELEM_TYPE == RLX_I16 || ELEM_TYPE == RLX_I8)
 #define KEY_SIGN	((key_type)1 << (sizeof(key_type) * 8 - 1))
 
 /* Floats: one zero, one NaN above all. */
@@ -35,10 +37,14 @@ template <class F> static DEV inline key_type float_key(F x)
 template <bool FLOAT> struct keys {
 	static DEV inline key_type of(elem::acc v) { return float_key(v); }
 };
+/* Integers: of so many bytes as they have. */
 template <> struct keys<false> {
 	static DEV inline key_type of(elem::acc v)
 	{
-		return (key_type)v ^ (ELEM_TYPE == RLX_U64 || ELEM_TYPE == RLX_U32 ? 0 : KEY_SIGN);
+		const int unused = 8 * (int)(sizeof(key_type) - sizeof(mem));
+		const key_type sign = IS_SIGNED ? KEY_SIGN >> unused : 0;
+
+		return ((key_type)v ^ sign) & ~(key_type)0 >> unused;
 	}
 };
 

@@ -9,8 +9,9 @@
  * stable: of equal keys the lower index comes first. The last digit writes the results.
  *
  * Tiles: 256 threads with RADIX_ITEMS elements each; 8 KiB of shared memory (4 with warps of 64).
- * Traffic: for each digit that a type's keys have (f16 three, bf16 two, f32 four, 64 bits eight) an
- * item of 8 bytes (16) of each element is read twice and written once, by runs of some items.
+ * Traffic: for each digit that a type's keys have (f16 three, bf16 two, f32 four, f64 eight, an
+ * integer as many as bytes) an item of 8 bytes (16) of each element is read twice and written once,
+ * by runs of some items.
  * Source: Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs"
  * (2009); ranks by ballots as in Ashkiani et al., "GPU Multisplit" (2016).
  * Limits: all types; lines below 2^32.
@@ -38,7 +39,8 @@ struct pass {
 
 static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct rlx_g_env &env)
 {
-	int first = RLX_G_RADIX_FIRST(ELEM_TYPE), last = KEY_WIDE ? 7 : 3;
+	int first = RLX_G_RADIX_FIRST(ELEM_TYPE);
+	int last = (int)(IS_FLOAT ? sizeof(key_type) : sizeof(mem)) - 1;
 	int digit = first + (int)env.pass / 3;
 	struct pass p;
 	item *half;

@@ -229,6 +229,20 @@ static void select_launch(const void *args, struct rlx_g_launch *l)
 		rlx_g_topk_launch(args, l);
 }
 
+/* Some values, of 8 and 16 bits nearly all that there are. */
+static void *to_order(size_t n, int type, uint64_t *seed)
+{
+	const int bits = 8 * (int)rlx_k_type_size((enum rlx_dtype)type);
+	double most = rlx_k_type_float((enum rlx_dtype)type) || bits > 16 ? 9 :
+		      ldexp(1, bits - 1) - 1;
+
+	if (type == RLX_BOOL)
+		return gpu_alloc(n, type, 0, 2, seed);
+	if (type == RLX_U64 || type == RLX_U32 || type == RLX_U16 || type == RLX_U8)
+		return gpu_alloc(n, type, 0, 2 * most, seed);
+	return gpu_alloc(n, type, -most, most, seed);
+}
+
 static void one_topk(struct rlx_k_topk a, gpu_launch_fn *launch, uint64_t *seed)
 {
 	int it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32, type = a.type;
@@ -241,8 +255,7 @@ static void one_topk(struct rlx_k_topk a, gpu_launch_fn *launch, uint64_t *seed)
 
 	a.idx_type = (uint8_t)it;
 	a.smallest = kc_pick(seed, 0, 1);
-	a.x = gpu_alloc((size_t)all, type, type == RLX_U64 || type == RLX_BOOL ? 0 : -9,
-			type == RLX_BOOL ? 2 : 9, seed);
+	a.x = to_order((size_t)all, type, seed);
 	if (kc_pick(seed, 0, 3))
 		a.values = gpu_alloc((size_t)best, type, 0, 0, seed);
 	a.idx = gpu_alloc((size_t)best, it, 0, 0, seed);
@@ -320,6 +333,21 @@ TEST(topk_radix)
 		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 2) ? 1 : 2,
 			       kc_pick(&seed, 0, 1) ? n : kc_pick(&seed, 1, n),
 			       i % 2 ? RLX_F32 : any_type(&seed)), radix_launch, &seed);
+	}
+}
+
+/* Integers have a digit a byte. */
+TEST(topk_radix_integers)
+{
+	static const int type[] = { RLX_I8, RLX_U8, RLX_BOOL, RLX_I16, RLX_U16, RLX_I32, RLX_U32 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 14; i++) {
+		int64_t n = kc_pick(&seed, 1, 3000);
+
+		select_way = i % 3;
+		one_topk(sizes(kc_pick(&seed, 1, 3), n, 1, kc_pick(&seed, 0, 1) ? n : 1 + n / 2,
+			       type[i / 2]), radix_launch, &seed);
 	}
 }
 
