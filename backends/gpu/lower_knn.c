@@ -56,6 +56,7 @@ static void fill_scores(const struct search *s, struct rlx_k_gemm *g, int64_t n,
 	g->alpha = s->metric == RLX_KNN_IP ? -1 : -2;
 	g->a_type = g->b_type = terms ? RLX_BF16 : s->type;
 	g->c_type = RLX_F32;
+	g->b_fixed = !terms && gpu_is_fixed(s->lo, !s->self);
 }
 
 /* For asking what a launch takes: where temporaries lie does not matter, but is aligned. */
@@ -114,7 +115,6 @@ static enum rlx_status call_scores(const struct search *s, int64_t first, int64_
 		return s->lo->status;
 	g = rlx_lower_args(s->lo, sizeof(*g));
 	fill_scores(s, g, n, s->left);
-	g->b_fixed = !s->left && gpu_is_fixed(s->lo, !s->self);
 	if (s->left) {
 		rlx_lower_ref_tmp(s->lo, &g->a, s->left, 0);
 		rlx_lower_ref_tmp(s->lo, &g->b, s->right, 0);
