@@ -28,6 +28,15 @@ function init(blk,	s, part)
 	}
 	print s
 }
+# Behind the letters of dtypes; a word that is no trait elementwise.c does not compile.
+function traits(s,	n, i, word, t)
+{
+	sub(/^[^"]*"[A-Z]*"/, "", s)
+	n = split(substr(s, 1, index(s, ",") - 1), word, " ")
+	for (i = 1; i <= n; i++)
+		t = t " | RLX_T_" word[i]
+	return t
+}
 /^EW[123]\(/ {
 	split($0, part, /[(,]/)
 	n = substr($0, 3, 1)
@@ -35,8 +44,7 @@ function init(blk,	s, part)
 	t = "RLX_T_ELEMENTWISE | RLX_T_INPLACE"
 	if ($0 ~ /NODIFF/)
 		t = t " | RLX_T_NODIFF"
-	if (match($0, /" (STEPPED|STEEP|TAPERS),/))
-		t = t " | RLX_T_" substr($0, RSTART + 2, RLENGTH - 3)
+	t = t traits($0)
 	row("RLX_OP(" part[2] ", \"element by element\", " f ", " t ")")
 	next
 }
