@@ -39,7 +39,7 @@ RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that see
 	ATTR(f32, softcap)
 	ATTR(dtype, out_dtype)
 	ATTR(bool, lse),
-	RLX_T_COMPUTE)
+	RLX_T_COMPUTE | RLX_T_SENTINELS)
 
 struct op_heads op_heads_of(const struct rlx_type *t, int32_t heads, int32_t layout)
 {

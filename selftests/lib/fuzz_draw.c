@@ -588,13 +588,10 @@ static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t 
 		k = below(s, n);
 		o = below(s, s->c->node[k].n_out);
 		r = (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * k + o);
-		if (s->c->node[k].out[o].dtype != t->dtype || is_wild(s->c, k))
+		if (s->c->node[k].out[o].dtype != t->dtype || is_wild(s->c, k) ||
+		    (o && s->c->node[k].def->traits & RLX_T_SENTINELS))
 			continue;
-		/* lse: -inf for a row that sees no key; depths, extents: of what is not drawn */
-		if (o && (s->c->node[k].def->index == RLX_OP_attention ||
-			  s->c->node[k].def->index == RLX_OP_splat_project))
-			continue;
-		if (!memcmp(&s->c->node[k].out[o], t, sizeof(*t)))
+		if (rlx_type_equal(&s->c->node[k].out[o], t))
 			return r;
 		any = r;
 	}
@@ -706,7 +703,7 @@ static void connect(struct source *s)
 		/* five nodes and this one, and two that tame it */
 		if (v < 0 || c->n_node + 8 > FUZZ_NODES || c->n_leaf + 4 > FUZZ_LEAVES)
 			continue;
-		if (memcmp(fuzz_type(c, v), &l->type, sizeof(l->type))) {
+		if (!rlx_type_equal(fuzz_type(c, v), &l->type)) {
 			if (!rlx_type_count(fuzz_type(c, v)) || !rlx_type_count(&l->type))
 				continue;
 			v = adapted(c, v, &l->type);
