@@ -34,7 +34,7 @@ kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
 dkms_pkgs="$check_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot kmod"
-dkms_pkgs="$dkms_pkgs libinih-dev node-llhttp openssl pahole xz-utils"
+dkms_pkgs="$dkms_pkgs libinih-dev node-llhttp openssl pahole xz-utils zstd"
 deb_pkgs="$dkms_pkgs lintian procps systemd"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
