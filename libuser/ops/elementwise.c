@@ -150,9 +150,12 @@ static enum rlx_status ew_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static double load_f(const struct rlx_tensor *t, int64_t i)
+/* Promoted to @dt: f32 has not all digits of large integers. */
+static double load_f(const struct rlx_tensor *t, int64_t i, enum rlx_dtype dt)
 {
-	return t->data ? el_get(t, i) : 0;
+	double x = t->data ? el_get(t, i) : 0;
+
+	return dt == RLX_F32 ? (double)(float)x : x;
 }
 
 static enum rlx_status ew_eval(struct rlx_eval *q)
@@ -186,7 +189,7 @@ static enum rlx_status ew_eval(struct rlx_eval *q)
 			double v[3] = { 0 };
 
 			for (k = 0; k < r->arity; k++)
-				v[k] = load_f(&q->in[k], w.off[k]);
+				v[k] = load_f(&q->in[k], w.off[k], dt);
 			el_set(&q->out[0], w.i, r->f(v[0], v[1], v[2]));
 		}
 	}

@@ -195,6 +195,36 @@ EVERYWHERE(grid_sample_cubic_beside_nan)
 		rig_want(r, (unsigned int)(i / N), i % N, i % N < N / 2 ? 3 : 7, 1e-5);
 }
 
+/* An integer beside a float of 32 bits is rounded to that before anything is done with it. */
+EVERYWHERE(large_integers_are_promoted)
+{
+	enum { N = 5 };
+	const int64_t b[N] = { (1 << 24) + 1, -(1 << 24) - 1, (1 << 24) + 3, INT64_MAX, 3 };
+	const float a[N] = { 1 << 24, -(1 << 24), 1e10f, 0x1p63f, -3 };
+	rlx_value x = rig_input(r, rlx_type(RLX_F32, N), a);
+	rlx_value y = rig_input(r, rlx_type(RLX_I64, N), b), v[5];
+	int64_t i;
+
+	v[0] = rlx_emit(r->g, eq, .a = x, .b = y);
+	v[1] = rlx_emit(r->g, lt, .a = x, .b = y);
+	v[2] = rlx_emit(r->g, sub, .a = x, .b = y);
+	v[3] = rlx_emit(r->g, fmod, .a = x, .b = y);
+	v[4] = rlx_emit(r->g, pow, .a = rlx_emit(r->g, neg, .x = rlx_emit(r->g, abs, .x = x)),
+			.b = y);
+	for (i = 0; i < 5; i++)
+		rig_output(r, v[i]);
+	rig_run(r);
+	for (i = 0; i < N; i++) {
+		double p = (double)a[i], q = (double)(float)b[i];
+
+		rig_want(r, 0, i, p == q, 0);
+		rig_want(r, 1, i, p < q, 0);
+		rig_want(r, 2, i, (double)(float)(p - q), 0);
+		rig_want(r, 3, i, fmod(p, q), 0);
+		rig_want(r, 4, i, (double)(float)pow(-fabs(p), q), 0);
+	}
+}
+
 /* Bins of a slope have the value of their middle; a region from afar must end soon. */
 EVERYWHERE(roi_align_of_a_slope)
 {
