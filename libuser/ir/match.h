@@ -6,7 +6,7 @@
  *					matched node, a, b, bias capture values
  *	mul(x, x)			a word seen before must be the same value
  *	sub(d, 0.5)			a number: a constant all of whose elements
- *					are it, to 1e-4 relative
+ *					are it, to 1e-4 relative if f32 does not hold it
  *	div(x, #c)			#c: any constant of one element
  *
  * add, mul, max, min and the commutative bit ops are tried in both orders.

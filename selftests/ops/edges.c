@@ -225,6 +225,29 @@ EVERYWHERE(large_integers_are_promoted)
 	}
 }
 
+/* What is nearly neutral is not left out, nor is a power nearly a square or a root. */
+EVERYWHERE(nearly_neutral)
+{
+	static const float by[] = { 1.00008f, 2.0001f, 0.50003f, -1.00007f };
+	const float x[2] = { 1.693f, 7.25f };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 2), x), c;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		c = rlx_constant(r->g, rlx_scalar(RLX_F32), &by[i]);
+		rig_output(r, rlx_emit(r->g, pow, .a = v, .b = c));
+		rig_output(r, rlx_emit(r->g, mul, .a = v, .b = c));
+	}
+	rig_run(r);
+	for (i = 0; i < 8; i++) {
+		double p = pow((double)x[i % 2], (double)by[i / 2]);
+
+		rig_want(r, 2 * (unsigned int)(i / 2), i % 2, p, 1e-6 * p);
+		p = (double)x[i % 2] * (double)by[i / 2];
+		rig_want(r, 2 * (unsigned int)(i / 2) + 1, i % 2, p, 1e-6 * fabs(p));
+	}
+}
+
 /* Bins of a slope have the value of their middle; a region from afar must end soon. */
 EVERYWHERE(roi_align_of_a_slope)
 {
