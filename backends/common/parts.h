@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A region that joins parts (libuser/pass/join.c) as kernels walk it: [outer, total, inner], in
- * parts along the middle.
+ * A region that joins parts (libuser/pass/horizontal.c) as kernels walk it: [outer, total, inner],
+ * in parts along the middle.
  */
 #ifndef RLX_BACKENDS_PARTS_H
 #define RLX_BACKENDS_PARTS_H

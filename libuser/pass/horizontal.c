@@ -11,7 +11,7 @@
 #include "base/shape.h"
 #include "pass/pass.h"
 
-rlx_pass_fn rlx_pass_join;
+rlx_pass_fn rlx_pass_horizontal;
 
 enum { MAX_INPUTS = 14 };	/* of a chain */
 
@@ -300,7 +300,7 @@ static void emit_concat(struct joiner *j, uint32_t n)
 	rlx_value v;
 
 	if (!in) {
-		rlx_fail(&j->rw->g->err, RLX_ENOMEM, "join: out of memory");
+		rlx_fail(&j->rw->g->err, RLX_ENOMEM, "horizontal fusion: out of memory");
 		return;
 	}
 	while (i < node->n_in) {
@@ -338,7 +338,8 @@ static void join(struct joiner *j)
 			rlx_graph_put(r->body);
 }
 
-enum rlx_status rlx_pass_join(struct rlx_pass_ctx *c, struct rlx_graph *g, struct rlx_graph **out)
+enum rlx_status rlx_pass_horizontal(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				    struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
 	struct joiner j = { .c = c, .g = g, .rw = &rw };
@@ -351,10 +352,10 @@ enum rlx_status rlx_pass_join(struct rlx_pass_ctx *c, struct rlx_graph *g, struc
 	if (j.run && j.skip)
 		join(&j);
 	else
-		rlx_fail(&rw.g->err, RLX_ENOMEM, "join: out of memory");
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "horizontal fusion: out of memory");
 	st = rlx_rewrite_end(&rw, out);
 	if (!st && c->report && j.count)
-		fprintf(c->report, "joined chains of %u runs\n", j.count);
+		fprintf(c->report, "fused %u runs of equal chains horizontally\n", j.count);
 	rlx_free(j.run);
 	rlx_free(j.skip);
 	rlx_bump_fini(&j.bump);
