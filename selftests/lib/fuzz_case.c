@@ -281,9 +281,8 @@ static rlx_value noisy(struct rlx_graph *g, rlx_value v, double noise, uint64_t 
 }
 
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum rlx_dtype from,
-			     double noise)
+			     double noise, uint64_t seed)
 {
-	uint64_t seed = c->seed;
 	struct rlx_graph *g = rlx_graph_new("fuzz");
 	rlx_value leaf[FUZZ_LEAVES], node[FUZZ_NODES], in[RLX_SAMPLE_IN];
 	uint32_t i, k;
@@ -326,7 +325,7 @@ void fuzz_print(const struct fuzz_case *c, FILE *f)
 		fprintf(f, "; i%u: %s, %g to %g%s\n", k, draws[c->leaf[k].draw], c->leaf[k].lo,
 			c->leaf[k].hi, c->leaf[k].fixed ? ", constant" : "");
 	}
-	g = fuzz_graph(c, data, RLX_NODTYPE, 0);
+	g = fuzz_graph(c, data, RLX_NODTYPE, 0, 0);
 	fprintf(f, "; flags %u, threads %u\n", c->flags, c->threads);
 	if (rlx_graph_print(g, f, false))
 		fprintf(f, "; %s\n", rlx_graph_error(g)->text);

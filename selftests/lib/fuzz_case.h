@@ -77,10 +77,11 @@ bool fuzz_is_optional(const struct rlx_op_def *d, uint32_t k);
 void *fuzz_data(const struct fuzz_case *c, uint32_t k);
 /*
  * The graph over @data, floats of dtype @from being f64 (0: as they are). @noise: each f64
- * that a node gives another one is off by up to that much of itself; 0: none.
+ * that a node gives another one is off by up to that much of itself, by numbers from @seed;
+ * 0: none.
  */
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data,
-			     enum rlx_dtype from, double noise);
+			     enum rlx_dtype from, double noise, uint64_t seed);
 void fuzz_print(const struct fuzz_case *c, FILE *f);
 
 /* ---- fuzz_check.c ---- */

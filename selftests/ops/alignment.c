@@ -210,7 +210,7 @@ TEST(random_graphs)
 				in[n++] = data[k];
 		}
 		failed = op_case_failures;
-		check(fuzz_graph(c, data, RLX_NODTYPE, 0), "cpu", c->flags, in, &seed);
+		check(fuzz_graph(c, data, RLX_NODTYPE, 0, 0), "cpu", c->flags, in, &seed);
 		if (op_case_failures > failed)
 			fuzz_print(c, stderr);
 		for (k = 0; k < c->n_leaf; k++)

@@ -52,7 +52,7 @@ static void evaluate(const struct fuzz_case *c, double off, struct result *r)
 
 	for (k = 0; k < c->n_leaf; k++)
 		data[k] = wide_data(c, k, off);
-	g = fuzz_graph(c, data, RLX_F32, 0);
+	g = fuzz_graph(c, data, RLX_F32, 0, 0);
 	r->status = rlx_graph_error(g)->status;
 	r->n = r->status ? 0 : rlx_graph_io_count(g, RLX_IO_OUTPUT);
 	for (k = 0; !r->status && k < c->n_leaf; k++)
