@@ -59,6 +59,12 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed);
 bool fuzz_draw_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t i);
 /* Its result jumps: what comes in must be exact, or anything may come out. */
 bool fuzz_is_stepped(const struct rlx_op_def *d);
+/* The first of its inputs that has to be finite; UINT32_MAX: none has. */
+uint32_t fuzz_finite_from(const struct rlx_op_def *d);
+
+/* ---- fuzz_finite.c ---- */
+/* End a graph before the first node that is given infinities or NaN where it may not be. */
+void fuzz_cut_nonfinite(struct fuzz_case *c);
 
 /* ---- fuzz_case.c ---- */
 void fuzz_copy(struct fuzz_case *to, const struct fuzz_case *from);

@@ -438,7 +438,7 @@ static void bend(struct source *s, uint32_t times)
  * are multiplied by 0 by one and left out by another, sums and products overflow by their
  * order, and no integer is NaN.
  */
-static uint32_t finite_from(const struct rlx_op_def *d)
+uint32_t fuzz_finite_from(const struct rlx_op_def *d)
 {
 	if (d->traits & RLX_T_NONFINITE_X)
 		return 1;
@@ -519,7 +519,7 @@ static void dress(struct source *s, uint32_t first, uint32_t oddness)
 			  one_in(s, oddness) ? FUZZ_ODD : FUZZ_EVEN;
 		if (is_moot(n->def, l->draw))
 			l->draw = FUZZ_EVEN;
-		if (l->draw == FUZZ_ODD && k - first >= finite_from(n->def))
+		if (l->draw == FUZZ_ODD && k - first >= fuzz_finite_from(n->def))
 			l->draw = FUZZ_EVEN;
 		if (el_is_int(l->type.dtype) && l->type.dtype != RLX_BOOL && one_in(s, 16))
 			l->draw = FUZZ_BITS;
@@ -740,22 +740,6 @@ static void fit(struct source *s)
 	}
 }
 
-/* Codes of fp8 among integers, which may be NaN: in graphs all is finite, see above. */
-static bool has_nan_codes(const struct fuzz_node *n)
-{
-	const struct rlx_op_dequant_matmul *a = (const void *)n->args;
-
-	return n->def->index == RLX_OP_dequant_matmul &&
-	       (a->scheme == RLX_SCHEME_F8E4M3 || a->scheme == RLX_SCHEME_F8E5M2);
-}
-
-/* The mean of nothing is NaN, its maximum -inf: neither is kept within a range. */
-static bool folds_nothing(const struct fuzz_case *c, const struct fuzz_node *n)
-{
-	return n->def->traits & RLX_T_REDUCTION && rlx_type_count(&n->out[0]) &&
-	       !rlx_type_count(fuzz_type(c, n->in[0]));
-}
-
 void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 {
 	uint32_t ops, i, first;
@@ -772,8 +756,7 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 			continue;
 		if (pointwise)
 			fit(&s);
-		if (!fuzz_infer(c) || has_nan_codes(&c->node[c->n_node - 1]) ||
-		    folds_nothing(c, &c->node[c->n_node - 1])) {
+		if (!fuzz_infer(c)) {
 			c->n_node--;
 			c->n_leaf = first;
 			continue;
@@ -789,5 +772,6 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 	}
 	if (!c->n_node)
 		fuzz_draw_op(c, seed + 1);
+	fuzz_cut_nonfinite(c);
 	fuzz_prune(c);
 }

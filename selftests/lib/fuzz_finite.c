@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/* Keeping what is not finite from where a drawn graph has no one way for it. */
+#include "ir/element.h"
+#include "selftests/lib/fuzz_case.h"
+#include "selftests/lib/rlx_test.h"
+
+struct values {
+	const struct fuzz_case *c;
+	void			*leaf[FUZZ_LEAVES];
+	struct rlx_tensor	 node[FUZZ_NODES][FUZZ_OUT];
+};
+
+static struct rlx_tensor value_of(const struct values *v, fuzz_ref r)
+{
+	if (r < 0)
+		return (struct rlx_tensor){ 0 };
+	if (r < FUZZ_LEAVES)
+		return (struct rlx_tensor){ v->c->leaf[r].type, v->leaf[r] };
+	r -= FUZZ_LEAVES;
+	return v->node[r / FUZZ_OUT][r % FUZZ_OUT];
+}
+
+static bool is_finite(struct rlx_tensor t)
+{
+	int64_t n = t.data ? rlx_type_count(&t.type) : 0, i;
+
+	if (t.type.dtype == RLX_C64) {	/* both halves */
+		t.type.dtype = RLX_F32;
+		n *= 2;
+	} else if (!rlx_dtype_is_float(t.type.dtype)) {
+		return true;
+	}
+	for (i = 0; i < n; i++)
+		if (!isfinite(el_get(&t, i)))
+			return false;
+	return true;
+}
+
+/* Is all finite that node @n is given from where it has to be? */
+static bool is_given_finite(const struct values *v, uint32_t n)
+{
+	const struct fuzz_node *node = &v->c->node[n];
+	uint32_t k;
+
+	for (k = fuzz_finite_from(node->def); k < node->n_in; k++)
+		if (node->in[k] >= FUZZ_LEAVES && !is_finite(value_of(v, node->in[k])))
+			return false;
+	return true;
+}
+
+/* false: it refuses its data, or there is more than one rank to it. */
+static bool evaluate(struct values *v, uint32_t n)
+{
+	const struct fuzz_node *node = &v->c->node[n];
+	struct rlx_tensor in[RLX_SAMPLE_IN];
+	struct rlx_error err = { 0 };
+	uint32_t k;
+
+	for (k = 0; k < node->n_in; k++)
+		in[k] = value_of(v, node->in[k]);
+	for (k = 0; k < node->n_out; k++) {
+		v->node[n][k].type = node->out[k];
+		v->node[n][k].data = calloc(1, (size_t)rlx_type_bytes(&node->out[k]) + 64);
+		CHECK(v->node[n][k].data);
+	}
+	return !rlx_op_eval(&(struct rlx_eval){
+		.err = &err, .def = node->def, .args = node->args, .n_in = node->n_in, .in = in,
+		.n_out = node->n_out, .out = v->node[n],
+	});
+}
+
+void fuzz_cut_nonfinite(struct fuzz_case *c)
+{
+	struct values *v = calloc(1, sizeof(*v));
+	uint32_t n, k, end = c->n_node;
+
+	CHECK(v);
+	v->c = c;
+	for (k = 0; k < c->n_leaf; k++)
+		v->leaf[k] = fuzz_data(c, k);
+	for (n = 0; n < end; n++)
+		if (!is_given_finite(v, n))
+			end = n;
+		else if (!evaluate(v, n))
+			break;
+	for (n = 0; n < c->n_node; n++)
+		for (k = 0; k < FUZZ_OUT; k++)
+			free(v->node[n][k].data);
+	for (k = 0; k < c->n_leaf; k++)
+		free(v->leaf[k]);
+	free(v);
+	c->n_node = end;
+}
