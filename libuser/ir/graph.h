@@ -170,6 +170,11 @@ double rlx_graph_flops(const struct rlx_graph *g);
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
 /* 0: no memory for that of a graph inside */
 uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);
+/*
+ * Attributes as bytes, which are the same where rlx_args_equal(): @n of them, written to @to
+ * unless that is NULL. False: there is a blob, a graph or an op of a user's, which have none.
+ */
+bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned char *to, size_t *n);
 
 enum rlx_status rlx_graph_verify(const struct rlx_graph *g, struct rlx_error *err);
 

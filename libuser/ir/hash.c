@@ -127,6 +127,75 @@ bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
 	return true;
 }
 
+/* Bytes of an attribute, and in front of them as what @head counts those that are not fixed. */
+static bool field_bytes(const struct rlx_field *f, const void *p, const void **bytes, uint32_t *n,
+			uint64_t *head)
+{
+	const struct rlx_ints *l = p;		/* floats are alike */
+	const struct rlx_type *t = p;
+
+	*bytes = p;
+	*n = 0;
+	*head = 0;
+	switch (f->kind) {
+	case RLX_K_i32:
+	case RLX_K_f32:
+	case RLX_K_dtype:
+		*n = 4;
+		return true;
+	case RLX_K_i64:
+	case RLX_K_f64:
+		*n = 8;
+		return true;
+	case RLX_K_bool:
+		*head = *(const bool *)p;
+		return true;
+	case RLX_K_str:
+		*bytes = *(const char *const *)p;
+		*head = *n = *bytes ? (uint32_t)strlen(*bytes) : 0;
+		return true;
+	case RLX_K_ints:
+	case RLX_K_floats:
+		*bytes = l->v;
+		*head = l->n;
+		*n = l->n * 8;
+		return true;
+	case RLX_K_type:
+		*bytes = t->dim;
+		*head = (uint64_t)t->rank << 32 | t->dtype;
+		*n = t->rank * (uint32_t)sizeof(t->dim[0]);
+		return true;
+	case RLX_K_blob:
+	case RLX_K_graph:
+	case RLX_K_custom:
+		break;
+	}
+	return false;
+}
+
+bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned char *to, size_t *n)
+{
+	const void *bytes;
+	uint64_t head;
+	uint32_t i, k;
+
+	*n = 0;
+	for (i = 0; i < def->n_field; i++) {
+		if (def->field[i].role != RLX_FIELD_ATTR)
+			continue;
+		if (!field_bytes(&def->field[i], rlx_field_ptr(&def->field[i], args), &bytes, &k,
+				 &head))
+			return false;
+		if (to) {
+			memcpy(to + *n, &head, sizeof(head));
+			if (k)
+				memcpy(to + *n + sizeof(head), bytes, k);
+		}
+		*n += sizeof(head) + k;
+	}
+	return true;
+}
+
 /*
  * Of each value, from its op, attributes and inputs; @h indexed by value. False: no memory for
  * those of a graph inside.

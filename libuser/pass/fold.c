@@ -67,21 +67,20 @@ static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)
 enum { LEAST_SHARED = 4096 };
 
 /*
- * What a result of one output is of: the op and its operands. Large ones go by address:
- * a file's are the same for all instances, as are those that were folded before. Small
- * ones each instance has anew: these go by their contents.
+ * What a result of one output is of: the op, and behind this its attributes and operands.
+ * Large ones go by address: a file's are the same for all instances, as are those that were
+ * folded before. Small ones each instance has anew: these go by their contents.
  */
 struct fold_key {
 	char		who[8];
 	const void	*def;
-	uint64_t	args[2];
 	struct rlx_type	out;
 	uint32_t	n_in;
 	struct {
 		struct rlx_type	 type;
-		struct rlx_blob	*blob;
-		uint64_t	 hash[2];
+		struct rlx_blob	*blob;		/* NULL: its bytes are at the end */
 	} in[FOLD_INPUTS];
+	unsigned char	bytes[];
 };
 
 /* As bytes: dimensions behind the rank may hold anything. */
@@ -92,24 +91,36 @@ static void key_type(struct rlx_type *k, const struct rlx_type *t)
 	memcpy(k->dim, t->dim, t->rank * sizeof(t->dim[0]));
 }
 
-static bool make_key(const struct rlx_rewrite *rw, const struct rlx_node *n, struct fold_key *k,
-		     struct rlx_blob **of)
+/* To be freed; NULL: what comes of @n is not shared, or there is no memory for the key. */
+static struct fold_key *key_of(const struct rlx_rewrite *rw, const struct rlx_node *n,
+			       struct rlx_blob **of, size_t *size)
 {
+	size_t n_args, n_bytes;
+	struct fold_key *k;
 	uint32_t i;
 
-	memset(k, 0, sizeof(*k));
-	if (n->n_out != 1 || rlx_type_bytes(&rw->old->val[n->out].type) < LEAST_SHARED)
-		return false;
-	memcpy(k->who, "fold", 4);
-	k->def = n->def;
-	k->args[0] = rlx_args_hash(n->def, n->args, 1);
-	k->args[1] = rlx_args_hash(n->def, n->args, 2);
-	key_type(&k->out, &rw->old->val[n->out].type);
-	k->n_in = n->n_in;
-	for (i = 0; i < n->n_in; i++) {
+	if (n->n_out != 1 || rlx_type_bytes(&rw->old->val[n->out].type) < LEAST_SHARED ||
+	    !rlx_args_bytes(n->def, n->args, NULL, &n_args))
+		return NULL;
+	for (n_bytes = n_args, i = 0; i < n->n_in; i++) {
 		const struct rlx_op_constant *c = constant_of(rw, n->in[i]);
 
 		of[i] = c ? c->data : NULL;
+		if (rlx_blob_bytes(of[i]) < LEAST_SHARED)
+			n_bytes += rlx_blob_bytes(of[i]);
+	}
+	*size = sizeof(*k) + n_bytes;
+	k = rlx_calloc(1, *size);
+	if (!k)
+		return NULL;
+	memcpy(k->who, "fold", 4);
+	k->def = n->def;
+	key_type(&k->out, &rw->old->val[n->out].type);
+	k->n_in = n->n_in;
+	rlx_args_bytes(n->def, n->args, k->bytes, &n_bytes);
+	for (i = 0; i < n->n_in; i++) {
+		const struct rlx_op_constant *c = constant_of(rw, n->in[i]);
+
 		if (!c)
 			continue;
 		key_type(&k->in[i].type, &c->type);
@@ -117,24 +128,24 @@ static bool make_key(const struct rlx_rewrite *rw, const struct rlx_node *n, str
 			k->in[i].blob = of[i];
 			continue;
 		}
-		k->in[i].hash[0] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 1);
-		k->in[i].hash[1] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 2);
+		memcpy(k->bytes + n_bytes, rlx_blob_data(of[i]), rlx_blob_bytes(of[i]));
+		n_bytes += rlx_blob_bytes(of[i]);
 	}
-	return k->args[0] && k->args[1];	/* else there was no memory for them */
+	return k;
 }
 
 /* Found as an instance of other shapes made it: then there is nothing to compute. */
 static bool fold_shared(struct rlx_rewrite *rw, const struct rlx_node *n)
 {
 	struct rlx_blob *of[FOLD_INPUTS], *b;
-	struct fold_key k;
+	size_t size;
+	struct fold_key *k = key_of(rw, n, of, &size);
 
-	if (!make_key(rw, n, &k, of))
-		return false;
-	b = rlx_blob_shared(&k, sizeof(k));
+	b = k ? rlx_blob_shared(k, size) : NULL;
 	if (b)
 		rlx_rewrite_set(rw, n->out, rlx_constant_blob(rw->g, rw->old->val[n->out].type, b));
 	rlx_blob_put(b);
+	rlx_free(k);
 	return b;
 }
 
@@ -142,12 +153,14 @@ static bool fold_shared(struct rlx_rewrite *rw, const struct rlx_node *n)
 static struct rlx_blob *result_of(struct rlx_rewrite *rw, const struct rlx_node *n, void *data,
 				  size_t bytes)
 {
-	struct rlx_blob *of[FOLD_INPUTS];
-	struct fold_key k;
+	struct rlx_blob *of[FOLD_INPUTS], *b;
+	size_t size;
+	struct fold_key *k = key_of(rw, n, of, &size);
 
-	return make_key(rw, n, &k, of) ?
-	       rlx_blob_new_shared(&k, sizeof(k), data, bytes, of, n->n_in) :
-	       rlx_blob_new(data, bytes, rlx_free, data);
+	b = k ? rlx_blob_new_shared(k, size, data, bytes, of, n->n_in) :
+		rlx_blob_new(data, bytes, rlx_free, data);
+	rlx_free(k);
+	return b;
 }
 
 static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
