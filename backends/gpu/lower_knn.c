@@ -89,16 +89,22 @@ static double scores_ns(const struct search *s, int64_t n, bool terms)
 	return l.ns + (terms ? terms_ns(s, n) : 0);
 }
 
+/* Bytes of the terms of @n points. */
+static uint64_t terms_bytes(const struct search *s, int64_t n)
+{
+	return (uint64_t)(n * s->d) * RLX_K_KNN_TERMS * 2;
+}
+
 /*
  * Do six products of bf16 take less than one of f32, of all @n rows, with what is written? By a
- * tenth, as terms of y are three times its bytes.
+ * tenth, as terms of y are three times its bytes; where they are too large, never.
  */
 static bool terms_gain(const struct search *s, int64_t n)
 {
 	double chunks = (double)(n / s->rows), ns[2];
 	int64_t rest = n % s->rows;
 
-	if (s->type != RLX_F32)
+	if (s->type != RLX_F32 || terms_bytes(s, s->m) > OP_KNN_TERMS)
 		return false;
 	for (int terms = 0; terms < 2; terms++)
 		ns[terms] = chunks * scores_ns(s, s->rows, terms) +
@@ -184,6 +190,8 @@ enum rlx_status gpu_lower_knn(struct rlx_lower *lo)
 	if (!n || !s.k)
 		return lo->status;
 	rows = OP_KNN_CHUNK / s.m;
+	if (rows > OP_KNN_TERMS / (int64_t)terms_bytes(&s, 1))
+		rows = OP_KNN_TERMS / (int64_t)terms_bytes(&s, 1);
 	s.rows = rows < 1 ? 1 : rows < n ? rows : n;
 	s.scores = rlx_lower_tmp(lo, (uint64_t)(s.rows * s.m) * sizeof(float));
 	s.near = rlx_lower_tmp(lo, (uint64_t)(s.rows * s.kept) * sizeof(int32_t));
@@ -193,8 +201,8 @@ enum rlx_status gpu_lower_knn(struct rlx_lower *lo)
 			return lo->status;
 	}
 	if (terms_gain(&s, n)) {
-		s.left = rlx_lower_tmp(lo, (uint64_t)(s.rows * s.d) * RLX_K_KNN_TERMS * 2);
-		s.right = rlx_lower_tmp(lo, (uint64_t)(s.m * s.d) * RLX_K_KNN_TERMS * 2);
+		s.left = rlx_lower_tmp(lo, terms_bytes(&s, s.rows));
+		s.right = rlx_lower_tmp(lo, terms_bytes(&s, s.m));
 		if (call_terms(&s, 1, 0, s.m))
 			return lo->status;
 	}

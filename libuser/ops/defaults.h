@@ -60,6 +60,7 @@ static inline double op_rnn_beta(struct rlx_floats beta, int64_t f, uint32_t at)
 enum {
 	OP_KNN_MARGIN	= 8,		/* candidates beyond k: what rounding may misplace */
 	OP_KNN_CHUNK	= 1 << 25,	/* distances at a time, at most, unless of one row */
+	OP_KNN_TERMS	= 1 << 29,	/* bytes, at most, of terms of y, and of rows at a time */
 };
 
 /* Candidates for the @k nearest of @m points, of which one is the row's own if @self. */

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "backends/gpu/gpu.h"
+#include "ops/defaults.h"
 #include "rlx/run.h"
+#include "rt/rt.h"
 #include "rt/session.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
@@ -104,6 +106,45 @@ TEST(sessions_that_share_a_workspace)
 		rlx_program_put(p[i]);
 	rlx_program_put(large);
 	rlx_arena_put(a);
+}
+
+static uint64_t work_of_knn(int64_t n, int64_t m, int64_t d)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = rlx_graph_new("neighbours");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, n, d));
+	rlx_value y = rlx_input(g, "y", rlx_type(RLX_F32, m, d));
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	uint64_t bytes;
+
+	rlx_output(g, "near", rlx_emit(g, knn, .x = x, .y = y, .k = 10));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_graph_put(g);
+	bytes = p->plan->work_bytes;
+	rlx_program_put(p);
+	return bytes;
+}
+
+/* Points as terms of bf16 take three times their bytes: as long as that is not too much. */
+TEST(terms_of_points_are_bounded)
+{
+	static const int64_t shape[][3] = {
+		{ 60000, 60000, 4096 }, { 2000000, 256, 1024 }, { 5000, 5000, 60000 },
+	};
+	const uint64_t most = 2ull * OP_KNN_TERMS + 4ull * OP_KNN_CHUNK + (64 << 20);
+	uint64_t work;
+	unsigned int i;
+
+	work = work_of_knn(20000, 20000, 1024);
+	CHECKF(work > 12ull * 20000 * 1024, "no terms of points: %llu", (unsigned long long)work);
+	for (i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+		work = work_of_knn(shape[i][0], shape[i][1], shape[i][2]);
+		CHECKF(work <= most, "n %lld m %lld d %lld: %llu bytes of workspace",
+		       (long long)shape[i][0], (long long)shape[i][1], (long long)shape[i][2],
+		       (unsigned long long)work);
+	}
 }
 
 TEST_MAIN()
