@@ -23,7 +23,7 @@ RLX_OP(splat_project, "Gaussians on a camera's picture: place and inverse covari
 	REQ(i64, height, "of the picture, in pixels")
 	REQ(f32, near, "the least depth that is drawn, often 0.01 or 0.2")
 	REQ(f32, dilation, "added to variances, in square pixels: often 0.3"),
-	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_SENTINELS)
+	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_TIES | RLX_T_SENTINELS)
 
 static enum rlx_status splat_project_infer(struct rlx_infer *q)
 {

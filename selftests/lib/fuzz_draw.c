@@ -448,8 +448,8 @@ uint32_t fuzz_finite_from(const struct rlx_op_def *d)
 
 /*
  * Data that leaves no more than the roundings of what comes before: a row of one value
- * less its mean, quotients half way between two integers, determinants of equal rows, what
- * factors have beyond a matrix's rank.
+ * less its mean, quotients half way between two integers, determinants of equal rows (of what
+ * a view of such makes of any Gaussian), what factors have beyond a matrix's rank.
  */
 static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 {
