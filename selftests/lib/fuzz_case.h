@@ -62,9 +62,14 @@ bool fuzz_is_stepped(const struct rlx_op_def *d);
 /* The first of its inputs that has to be finite; UINT32_MAX: none has. */
 uint32_t fuzz_finite_from(const struct rlx_op_def *d);
 
-/* ---- fuzz_finite.c ---- */
+/* ---- fuzz_values.c ---- */
 /* End a graph before the first node that is given infinities or NaN where it may not be. */
 void fuzz_cut_nonfinite(struct fuzz_case *c);
+/*
+ * Put leaves with the data of @id and behind in place of what nodes give that refuse their data;
+ * false: of such a node something is an output.
+ */
+bool fuzz_replace_refusing(struct fuzz_case *c, uint32_t id);
 
 /* ---- fuzz_case.c ---- */
 void fuzz_copy(struct fuzz_case *to, const struct fuzz_case *from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Keeping what is not finite from where a drawn graph has no one way for it. */
+/* Drawn graphs node by node: where what is not finite goes, and which of them refuse their data. */
 #include "ir/element.h"
 #include "selftests/lib/fuzz_case.h"
 #include "selftests/lib/rlx_test.h"
@@ -69,25 +69,81 @@ static bool evaluate(struct values *v, uint32_t n)
 	});
 }
 
-void fuzz_cut_nonfinite(struct fuzz_case *c)
+static struct values *values_new(const struct fuzz_case *c)
 {
 	struct values *v = calloc(1, sizeof(*v));
-	uint32_t n, k, end = c->n_node;
+	uint32_t k;
 
 	CHECK(v);
 	v->c = c;
 	for (k = 0; k < c->n_leaf; k++)
 		v->leaf[k] = fuzz_data(c, k);
+	return v;
+}
+
+static void values_free(struct values *v)
+{
+	uint32_t n, k;
+
+	for (n = 0; n < v->c->n_node; n++)
+		for (k = 0; k < FUZZ_OUT; k++)
+			free(v->node[n][k].data);
+	for (k = 0; k < v->c->n_leaf; k++)
+		free(v->leaf[k]);
+	free(v);
+}
+
+void fuzz_cut_nonfinite(struct fuzz_case *c)
+{
+	struct values *v = values_new(c);
+	uint32_t n, end = c->n_node;
+
 	for (n = 0; n < end; n++)
 		if (!is_given_finite(v, n))
 			end = n;
 		else if (!evaluate(v, n))
 			break;
-	for (n = 0; n < c->n_node; n++)
-		for (k = 0; k < FUZZ_OUT; k++)
-			free(v->node[n][k].data);
-	for (k = 0; k < c->n_leaf; k++)
-		free(v->leaf[k]);
-	free(v);
+	values_free(v);
 	c->n_node = end;
+}
+
+/* The first node that refuses its data; the number of nodes if none does. */
+static uint32_t refusing(const struct fuzz_case *c)
+{
+	struct values *v = values_new(c);
+	uint32_t n;
+
+	for (n = 0; n < c->n_node && evaluate(v, n); n++)
+		;
+	values_free(v);
+	return n;
+}
+
+/* Leaves in place of all that node @n gives; false: there is no room, or it is an output. */
+static bool replace(struct fuzz_case *c, uint32_t n, uint32_t id)
+{
+	uint32_t was = c->n_node, i, k, o;
+
+	for (o = 0; o < c->node[n].n_out; o++) {
+		if (c->n_leaf == FUZZ_LEAVES || !fuzz_is_read(c, n, o))
+			return false;
+		c->leaf[c->n_leaf] = (struct fuzz_leaf){ .type = c->node[n].out[o], .id = id++ };
+		for (i = n + 1; i < c->n_node; i++)
+			for (k = 0; k < c->node[i].n_in; k++)
+				if (c->node[i].in[k] == (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * n + o))
+					c->node[i].in[k] = (fuzz_ref)c->n_leaf;
+		c->n_leaf++;
+	}
+	fuzz_prune(c);
+	return c->n_node < was;
+}
+
+bool fuzz_replace_refusing(struct fuzz_case *c, uint32_t id)
+{
+	uint32_t n;
+
+	for (n = refusing(c); n < c->n_node; n = refusing(c), id += FUZZ_OUT)
+		if (!replace(c, n, id))
+			return false;
+	return true;
 }
