@@ -27,6 +27,7 @@ enum { TRUTH = 0, WRITTEN = 1, BENT = 2, FEW = 2, MANY = 16, WAYS = BENT + MANY,
 
 struct outputs {
 	enum rlx_status	status;
+	bool		built;		/* its types fit: what it refuses is data */
 	unsigned int	n;
 	struct rlx_tensor t[FUZZ_OUTPUTS];
 };
@@ -39,7 +40,7 @@ struct sides {
 	struct outputs		 way[WAYS];
 	unsigned int		 n_way;		/* of which there are so many */
 	bool			 wide;		/* the truth is in f64 */
-	struct rlx_error	 err;
+	struct rlx_error	 err, refused;	/* of the last one; of what is evaluated as written */
 	double			 tol;
 	bool			 exact;
 	bool			 tail;		/* of x Phi(x) and its like: see is_tail() */
@@ -179,6 +180,7 @@ static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, do
 		data[k] = widened(s, k, from, off, &seed);
 	g = fuzz_graph(s->c, data, from, off, inside);
 	o->status = rlx_graph_error(g)->status;
+	o->built = !o->status;
 	s->err = *rlx_graph_error(g);
 	for (k = 0; k < s->c->n_leaf; k++)
 		if (!s->c->leaf[k].fixed) {
@@ -236,9 +238,13 @@ static void sides_init(struct sides *s, const struct fuzz_case *c, const char *d
 	tolerances(s);
 	s->n_way = BENT;
 	evaluate(s, &s->way[WRITTEN], RLX_NODTYPE, 0);
-	if (s->way[WRITTEN].status || s->exact)
+	s->refused = s->err;
+	if (s->exact)
 		return;
 	evaluate(s, &s->way[TRUTH], s->real, 0);
+	s->wide = s->way[TRUTH].built;
+	if (s->way[WRITTEN].status)
+		return;
 	s->wide = !s->way[TRUTH].status && s->way[TRUTH].n == s->way[WRITTEN].n;
 	if (!s->wide) {		/* some ops and attributes fix a dtype */
 		outputs_free(&s->way[TRUTH]);
@@ -612,7 +618,8 @@ bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TE
 	run_device(s, device, &got);
 	if (got.status != want) {
 		snprintf(text, FUZZ_TEXT, "%s: status %s, not %s: %.300s", device,
-			 rlx_status_name(got.status), rlx_status_name(want), s->err.text);
+			 rlx_status_name(got.status), rlx_status_name(want),
+			 got.status ? s->err.text : s->refused.text);
 		ok = is_other_end(s, device, &got);
 	} else if (!want) {
 		s->overflows = overflows(s);
