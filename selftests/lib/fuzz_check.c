@@ -40,7 +40,7 @@ struct sides {
 	struct outputs		 way[WAYS];
 	unsigned int		 n_way;		/* of which there are so many */
 	bool			 wide;		/* the truth is in f64 */
-	struct rlx_error	 err, refused;	/* of the last one; of what is evaluated as written */
+	struct rlx_error	 err, refused;	/* of the last run; of what is as written */
 	double			 tol;
 	bool			 exact;
 	bool			 tail;		/* of x Phi(x) and its like: see is_tail() */

@@ -63,7 +63,8 @@ static rlx_value summed(struct rlx_graph *g, int which)
 
 static rlx_value backwards(struct rlx_graph *g, int which)
 {
-	return rlx_emit(g, cumsum, .x = constant(g), .axis = 1, .reverse = which);
+	return rlx_emit(g, cumsum, .x = constant(g), .axis = 1,
+			.reverse = which);
 }
 
 static rlx_value sliced(struct rlx_graph *g, int which)
@@ -94,7 +95,7 @@ static rlx_value twice(struct rlx_graph *g, rlx_value x, int which)
 
 static const struct {
 	const char	*name;
-	rlx_value	(*weight)(struct rlx_graph *g, int which);	/* of a product with x, or */
+	rlx_value	(*weight)(struct rlx_graph *g, int which);	/* times x, or */
 	rlx_value	(*whole)(struct rlx_graph *g, rlx_value x, int which);
 } nets[] = {
 	{ "scaled", scaled, NULL }, { "summed", summed, NULL },
