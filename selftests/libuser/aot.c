@@ -204,7 +204,7 @@ static void drawn_case(const struct fuzz_case *c)
 
 	for (k = 0; k < c->n_leaf; k++)
 		d.data[k] = fuzz_data(c, k);
-	g = fuzz_graph(c, d.data, RLX_NODTYPE, 0);
+	g = fuzz_graph(c, d.data, RLX_NODTYPE, 0, 0);
 	if (!rlx_graph_error(g)->status && !rlx_compile(g, &o, &p, &err)) {
 		round_trip_of(p, c->threads, fill_drawn, &d);
 		rlx_program_put(p);
