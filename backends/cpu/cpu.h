@@ -27,6 +27,7 @@ struct cpu_call {
 	bool		 parallel;
 	bool		 packs;		/* for whom reads it first: struct cpu_param_pack */
 	bool		 unpacked;	/* reads weights as they are, while @pack is not there */
+	uint32_t	 layer;		/* 1 + that whose rows it is the first to send to experts */
 	uint32_t	 pack;		/* 1 + that which it reads, or does without; 0: none */
 	rlx_units_fn	*set_rows;	/* with an active extent; NULL: units in proportion */
 };

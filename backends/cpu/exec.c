@@ -5,6 +5,8 @@
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "kernels/cpu/index_at.h"
+#include "kernels/grouped.h"
 
 enum rlx_status cpu_init(struct rlx_exec *exec)
 {
@@ -114,6 +116,22 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 		call->fn(s.args, 0, units, s.scratch);
 }
 
+/* For who asks which experts are hit: all are where the kernel reads them. */
+static void count_rows(struct cpu_exec *x, const struct cpu_call *call)
+{
+	const struct rlx_k_grouped *a = (const void *)(x->image + call->base.args);
+	struct rlx_placement *p = &x->base.placement[call->layer - 1];
+	int64_t i, e;
+
+	memset(p->rows, 0, (size_t)a->experts * sizeof(*p->rows));
+	for (i = 0; i < a->live; i++) {
+		e = rlx_k_index_at(a->idx, a->idx_type, (size_t)i, a->experts, NULL);
+		if (e >= 0)
+			p->rows[e]++;
+	}
+	rlx_placement_count(p, (uint32_t)a->experts, NULL);
+}
+
 /* Is it this call's turn in this run? Weights that it reads packed are so then. */
 static bool takes_turn(struct cpu_exec *x, const struct cpu_call *call)
 {
@@ -174,6 +192,8 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);
+		if (call->layer && exec->placement)
+			count_rows(x, call);
 		if (exec->step_ns)
 			at = rlx_host_step_time(exec, call->base.step, at);
 	}

@@ -87,11 +87,11 @@ static enum rlx_status make_side(struct gpu_exec *x)
 	int rc = 0;
 
 	if (!x->side)		/* 1: beside the default one; 2: without a time */
-		rc = d->api->stream_new(&x->side, 1);
+		rc = d->api->stream_new(&x->side, GPU_STREAM_APART);
 	if (!rc && !x->sum_from)
-		rc = d->api->event_new(&x->sum_from, 2);
+		rc = d->api->event_new(&x->sum_from, GPU_EVENT_PLAIN);
 	if (!rc && !x->sum_done)
-		rc = d->api->event_new(&x->sum_done, 2);
+		rc = d->api->event_new(&x->sum_done, GPU_EVENT_PLAIN);
 	return gpu_check(d, rc, "making a stream", x->base.err);
 }
 

@@ -82,12 +82,6 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 	drop_graphs(x);
 }
 
-/* The host's view of the status words; kernels write here too where they can. */
-static int32_t *bad_words(const struct gpu_exec *x)
-{
-	return (void *)((char *)x->places + rlx_align64(gpu_table_bytes(gpu_exec_code(x))));
-}
-
 static enum rlx_status clear_bad(struct gpu_exec *x)
 {
 	uint64_t bytes = (uint64_t)gpu_exec_code(x)->n_bad * sizeof(int32_t);
@@ -95,7 +89,7 @@ static enum rlx_status clear_bad(struct gpu_exec *x)
 
 	if (!bytes)
 		return RLX_OK;
-	memset(bad_words(x), 0, bytes);
+	memset(gpu_bad_words(x), 0, bytes);
 	return x->bad_mapped ? RLX_OK :
 	       gpu_check(d, d->api->fill8(x->bad, 0, bytes, x->stream), "clearing",
 			 x->base.err);
@@ -112,8 +106,8 @@ static enum rlx_status make_places(struct gpu_exec *x)
 	enum { PAGE = 4096 };
 	const struct gpu_code *c = gpu_exec_code(x);
 	struct rlx_arena_user u = {
-		.size = (rlx_align64(gpu_table_bytes(c)) + (uint64_t)c->n_bad * 4 + PAGE) /
-			PAGE * PAGE,
+		.size = (rlx_align64(gpu_table_bytes(c)) +
+			 ((uint64_t)c->n_bad + c->most_experts) * 4 + PAGE) / PAGE * PAGE,
 	};
 	enum rlx_status st;
 
@@ -153,7 +147,7 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 		return st;
 	if (c->base.host)	/* not vital: what crosses over is copied faster */
 		x->work_range = gpu_range_get(d, x->base.work_arena);
-	x->bad = gpu_range_at(x->places_range, bad_words(x));
+	x->bad = gpu_range_at(x->places_range, gpu_bad_words(x));
 	x->bad_mapped = x->bad;
 	if (!x->bad_mapped)
 		st = gpu_mem_new(d, (uint64_t)c->n_bad * 4, &x->bad, err);
@@ -167,7 +161,7 @@ enum rlx_status gpu_init(struct rlx_exec *exec)
 	enum rlx_status st = gpu_enter(d, exec->err);
 
 	if (!st)
-		st = gpu_check(d, d->api->stream_new(&x->stream, 1), "making a stream",
+		st = gpu_check(d, d->api->stream_new(&x->stream, GPU_STREAM_APART), "making a stream",
 			       exec->err);
 	if (!st)
 		st = make_memory(x);
@@ -175,6 +169,8 @@ enum rlx_status gpu_init(struct rlx_exec *exec)
 		st = make_image(x);
 	if (!st)
 		st = make_parts(x);
+	if (!st)
+		st = gpu_experts_init(x);
 	if (st)
 		gpu_fini(exec);
 	x->changed = true;
@@ -198,6 +194,7 @@ void gpu_fini(struct rlx_exec *exec)
 	d->api->context_set(d->ctx);
 	drop_graphs(x);
 	gpu_timed_free(x);
+	gpu_experts_fini(x);
 	for (i = 0; x->slot && i < gpu_exec_code(x)->n_io; i++) {
 		drop_slot(x, &x->slot[i]);
 		gpu_mem_free(d, x->slot[i].apart);
@@ -591,13 +588,13 @@ bool gpu_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 static enum rlx_status check_bad(struct gpu_exec *x)
 {
 	const struct gpu_code *c = gpu_exec_code(x);
-	const int32_t *bad = bad_words(x);
+	const int32_t *bad = gpu_bad_words(x);
 	const struct gpu_call *call, *met = NULL;
 	enum rlx_status st;
 	bool any = false;
 
 	for (call = gpu_calls(c); call < gpu_calls(c) + c->calls.n_call && !met; call++) {
-		if (call->kind != GPU_KERNEL_CALL || !call->bad || !bad[call->bad - 1])
+		if (!gpu_is_launch(call) || !call->bad || !bad[call->bad - 1])
 			continue;
 		any = true;	/* by a launch of several steps, of which this one is left out */
 		if (!gpu_skips(x, call->base.step))
@@ -627,7 +624,8 @@ static enum rlx_status prepare(struct gpu_exec *x)
 		return st;
 	set_apart(x);
 	choose_pieces(x);
-	return take_changes(x);
+	st = take_changes(x);
+	return st ? st : gpu_experts_prepare(x);
 }
 
 static enum rlx_status begin(struct gpu_exec *x)
@@ -641,7 +639,7 @@ static enum rlx_status begin(struct gpu_exec *x)
 	if (!st)
 		st = fetch_outputs(x);
 	if (!st && c->n_bad && !x->bad_mapped)
-		st = gpu_check(d, d->api->copy_out(bad_words(x), x->bad,
+		st = gpu_check(d, d->api->copy_out(gpu_bad_words(x), x->bad,
 						   (uint64_t)c->n_bad * 4, x->stream),
 			       "copying status out", x->base.err);
 	return st;
@@ -659,8 +657,10 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 	uint32_t i;
 
 	st = st ? st : ran;
-	if (st)			/* the next run is not told of this one's data */
+	if (st) {		/* the next run is not told of this one's data */
+		gpu_experts_settle(x);
 		clear_bad(x);
+	}
 	for (i = 0; st && i < gpu_exec_code(x)->first_io[RLX_IO_PARAM]; i++)
 		x->slot[i].version = 0;		/* nor relies on what was not all brought */
 	return st || !gpu_exec_code(x)->n_bad ? st : check_bad(x);

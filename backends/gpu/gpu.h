@@ -26,6 +26,7 @@ struct gpu_tuned;
 struct gpu_weight;
 struct gpu_range;
 struct gpu_resident;
+struct gpu_experts;
 
 /* Threads of a device that compile kernels. */
 enum { GPU_MOST_COMPILERS = 8 };
@@ -93,14 +94,22 @@ struct gpu_call {
 	struct gpu_module	*module;	/* when all is lowered */
 	uint32_t		 decision;	/* that chose its launch: explain.c; 0: none */
 	void			*fn;		/* its function, when all have been loaded */
+	uint32_t		 product;	/* EXPERTS: in base.product */
 	struct rlx_g_launch	launch;
 };
 
 enum gpu_call_kind {
 	GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL,
+	GPU_EXPERTS_CALL,		/* launches of a kernel, as experts.c says */
 	GPU_COLLECTIVE_CALL,		/* its arguments are a struct gpu_collective */
 };
 #define GPU_NO_STEP	UINT32_MAX
+
+/* Has it a kernel, with a status word and scratch? */
+static inline bool gpu_is_launch(const struct gpu_call *call)
+{
+	return call->kind == GPU_KERNEL_CALL || call->kind == GPU_EXPERTS_CALL;
+}
 
 /* A sum over ranks: device addresses, or where the table has them. */
 struct gpu_collective {
@@ -138,6 +147,7 @@ struct gpu_code {
 	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
 	uint32_t		 n_map;
 	uint32_t		 most_tensors;
+	uint32_t		 most_experts;	/* 1 + those of a product that is placed */
 	bool			 gathers_inputs;		/* the first call brings small inputs */
 	/* streams.c: how many there are, what calls wait for */
 	uint32_t		 n_stream;
@@ -200,8 +210,12 @@ struct gpu_exec {
 	void			*side, *sum_from, *sum_done;
 	bool			 summing;	/* nobody has waited for them yet */
 	struct rlx_tensor	*tensors;
+	struct gpu_experts	*experts;	/* NULL: none are placed */
 	void			**event;	/* timed.c: before the first call, after each */
 };
+
+/* stream_new: beside the default one; event_new: without a time. For both vendors. */
+enum { GPU_STREAM_APART = 1, GPU_EVENT_PLAIN = 2 };
 
 /* Smaller buffers are read and written in host memory by the kernels themselves. */
 enum { GPU_MOST_MAPPED = 64 << 10 };
@@ -391,6 +405,17 @@ static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 	return gpu_live_at(c) + (uint64_t)c->calls.n_call * sizeof(struct gpu_live);
 }
 
+/* Behind it, the host's alone: status words; how many rows each expert of a product has. */
+static inline int32_t *gpu_bad_words(const struct gpu_exec *x)
+{
+	return (void *)((char *)x->places + rlx_align64(gpu_table_bytes(gpu_exec_code(x))));
+}
+
+static inline uint32_t *gpu_count_words(const struct gpu_exec *x)
+{
+	return (uint32_t *)gpu_bad_words(x) + gpu_exec_code(x)->n_bad;
+}
+
 /* tensor_map.c: what @m says of a matrix at @at, as TMA has it */
 enum rlx_status gpu_tensor_map_make(struct gpu_device *d, const struct rlx_g_tensor_map *m,
 				    uint64_t at, void *out, struct rlx_error *err);
@@ -526,6 +551,23 @@ enum rlx_status gpu_run_collective(struct gpu_exec *x, const struct gpu_call *ca
 /* What comes next in the stream comes after all sums. */
 enum rlx_status gpu_join_sums(struct gpu_exec *x);
 void gpu_side_free(struct gpu_exec *x);
+
+/* One pass of the call's launch, with @args in place of its own, in the run's stream. */
+enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call, void *args,
+				uint32_t pass);
+
+/*
+ * experts.c: the step's product, if it may leave its experts in host memory; else NULL. It has been
+ * lowered to the call behind the first @before, or to none. What an exec needs for that; before a run, slots as its placement asks; the product itself; after a failure,
+ * nothing is under way.
+ */
+struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo);
+void gpu_experts_lowered(struct rlx_lower *lo, struct rlx_expert_product *p, uint32_t before);
+enum rlx_status gpu_experts_init(struct gpu_exec *x);
+void gpu_experts_fini(struct gpu_exec *x);
+enum rlx_status gpu_experts_prepare(struct gpu_exec *x);
+enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call);
+void gpu_experts_settle(struct gpu_exec *x);
 
 /* timed.c: all calls, adding what each took to exec->step_ns */
 enum rlx_status gpu_run_timed(struct gpu_exec *x);

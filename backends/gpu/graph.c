@@ -41,7 +41,9 @@ static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, i
 	       (uint64_t)(call - gpu_calls(c)) * sizeof(struct gpu_live) : 0;
 }
 
-static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
+/* Passes from @first to @end, with @args. */
+static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, void *with,
+			 uint32_t first, uint32_t end, void *s, bool pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
 	const struct gpu_code *c = gpu_exec_code(x);
@@ -55,27 +57,32 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 				offsetof(struct gpu_live, rows)),
 		.checked = (const int64_t *)(uintptr_t)live_at(x, call, call->base.checked.n,
 				offsetof(struct gpu_live, checked)),
-		.units = l->units,
+		.units = l->units, .pass = first,
 	};
-	void *args[2] = { x->image + call->base.args, &env };
-	uint32_t passes = l->n_launches ? l->n_launches : 1;
+	void *args[2] = { with, &env };
 	int rc = 0;
 
-	for (; env.pass < passes && !rc; env.pass++)
+	for (; env.pass < end && !rc; env.pass++)
 		rc = launch_one(x, call, args, s, pdl || env.pass);
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
 		rc = gpu_exec_device(x)->api->stream_wait(s);
 	return rc;
 }
 
-/* The message of a launch names the op and where its author asked for it. */
-static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call, void *on,
-				    bool pdl)
+static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
+{
+	const uint32_t passes = call->launch.n_launches ? call->launch.n_launches : 1;
+
+	return launch_passes(x, call, x->image + call->base.args, 0, passes, s, pdl);
+}
+
+/* What came of a launch: the message names the op and where its author asked for it. */
+static enum rlx_status launched(struct gpu_exec *x, const struct gpu_call *call, int rc)
 {
 	const struct rlx_plan_step *s = call->base.step == GPU_NO_STEP ? NULL :
 		&x->base.code->plan->step[call->base.step];
 	struct rlx_error *err = x->base.err;
-	enum rlx_status st = gpu_check(gpu_exec_device(x), launch(x, call, on, pdl),
+	enum rlx_status st = gpu_check(gpu_exec_device(x), rc,
 				       s && s->def ? s->def->name : "copy", err);
 
 	if (st && s && s->file && err->status) {
@@ -84,6 +91,12 @@ static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *c
 		err->node = s->node;
 	}
 	return st;
+}
+
+enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call, void *args,
+				uint32_t pass)
+{
+	return launched(x, call, launch_passes(x, call, args, pass, pass + 1, x->stream, false));
 }
 
 /* A launch that makes several steps is left out with the last one of them. */
@@ -105,7 +118,8 @@ static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 
 	for (i = p->first; i < p->end && !st; i++)
 		if (!skips_launch(x, &gpu_calls(c)[i]))
-			st = launch_named(x, &gpu_calls(c)[i], x->stream, true);
+			st = launched(x, &gpu_calls(c)[i],
+				      launch(x, &gpu_calls(c)[i], x->stream, true));
 	return st;
 }
 
@@ -120,9 +134,6 @@ struct streams {
 	bool	tied[RLX_STREAMS];	/* the next launch comes after another stream's */
 };
 
-/* 1: beside the default one; 2: without a time. For both vendors. */
-enum { STREAM_APART = 1, EVENT_PLAIN = 2 };
-
 static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 {
 	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
@@ -136,13 +147,13 @@ static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				gpu_exec_device(x)->v->name);
 	for (i = 0; i < p->n_stream && !rc; i++) {
-		rc = api->event_new(&n->event[i], EVENT_PLAIN);
+		rc = api->event_new(&n->event[i], GPU_EVENT_PLAIN);
 		if (!rc && i)
-			rc = api->stream_new(&n->stream[i], STREAM_APART);
+			rc = api->stream_new(&n->stream[i], GPU_STREAM_APART);
 	}
 	for (i = 0; i < p->end - p->first && !rc; i++)
 		if (gpu_calls(gpu_exec_code(x))[p->first + i].awaited)
-			rc = api->event_new(&n->done[i], EVENT_PLAIN);
+			rc = api->event_new(&n->done[i], GPU_EVENT_PLAIN);
 	return gpu_check(gpu_exec_device(x), rc, "making streams", x->base.err);
 }
 
@@ -207,7 +218,7 @@ static enum rlx_status launch_in_stream(struct gpu_exec *x, struct streams *n, u
 		n->tied[call->on_stream] = true;
 	}
 	if (!rc && !skips_launch(x, call)) {
-		st = launch_named(x, call, on, !n->tied[call->on_stream]);
+		st = launched(x, call, launch(x, call, on, !n->tied[call->on_stream]));
 		n->tied[call->on_stream] = false;
 	}
 	if (!rc && !st && call->awaited)
@@ -336,6 +347,8 @@ enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 		return host_step(x, call);
 	case GPU_COLLECTIVE_CALL:
 		return gpu_run_collective(x, call);
+	case GPU_EXPERTS_CALL:
+		return skips_launch(x, call) ? RLX_OK : gpu_run_experts(x, call);
 	}
 	return cross(x, call);
 }

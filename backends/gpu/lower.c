@@ -531,7 +531,7 @@ static enum rlx_status get_modules(struct gpu_code *c, struct rlx_error *err)
 	struct gpu_kernel k;
 
 	for (; call < end && !st; call++) {
-		if (call->kind != GPU_KERNEL_CALL)
+		if (!gpu_is_launch(call))
 			continue;
 		if (call->text) {	/* what was compiled when there was a compiler is kept */
 			k = gpu_kernel_of_text(call->text);
@@ -588,7 +588,7 @@ static void lay_out(struct gpu_code *c)
 	for (i = 0; i < c->calls.n_call; i++) {
 		gpu_calls(c)[i].first_map = c->n_map;
 		c->n_map += gpu_calls(c)[i].launch.n_map;
-		if (gpu_calls(c)[i].kind == GPU_KERNEL_CALL)
+		if (gpu_is_launch(&gpu_calls(c)[i]))
 			gpu_calls(c)[i].scratch_at = p->val[gpu_calls(c)[i].val].place.offset;
 	}
 	if (c->base.host)	/* the reference evaluator works on a mirror */
@@ -679,7 +679,7 @@ static enum rlx_status load_all(struct gpu_code *c, struct rlx_error *err)
 	if (!st)
 		st = gpu_enter(d, err);
 	for (; call < end && !st; call++)
-		if (call->kind == GPU_KERNEL_CALL) {
+		if (gpu_is_launch(call)) {
 			st = gpu_module_load(d, call->module, call->launch.shared, &call->fn, err);
 			t0 = gpu_module_compile_ns(d, call->module);
 			c->base.kernels_compiled += t0 > 0;

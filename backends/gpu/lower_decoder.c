@@ -55,7 +55,10 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 			      *y = rlx_lower_out(lo, 0);
 	bool wide = y->dtype == RLX_F64, is_16bit = x->dtype != RLX_F32 || w->dtype != RLX_F32;
 	struct rlx_g_grouped *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_expert_product *placed = gpu_experts_placed(lo);
 	struct rlx_k_gemm *g = &a->g;
+	uint32_t before = lo->calls->n_call;
+	enum rlx_status st;
 
 	if (wide ? x->dtype != w->dtype : !rlx_lower_real(x->dtype) || !rlx_lower_real(w->dtype))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
@@ -70,13 +73,17 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	a->groups = (uint64_t)w->dim[0];
 	a->idx_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
 	rlx_lower_ref_in(lo, &g->a, 0, 0);
-	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	if (!placed)		/* else it is not there as a whole: see experts.c */
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
 	rlx_lower_ref_in(lo, &a->idx, 2, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
 	rlx_lower_ref_status(lo, &a->bad);
 	rlx_lower_checked(lo, &a->live, x->dim[0]);
-	return gpu_call_kernel(lo, wide ? rlx_g_grouped_f64_launch : is_16bit ?
-			       rlx_g_grouped_halves_launch : rlx_g_grouped_f32_launch, 0);
+	st = gpu_call_kernel(lo, wide ? rlx_g_grouped_f64_launch : is_16bit ?
+			     rlx_g_grouped_halves_launch : rlx_g_grouped_f32_launch, 0);
+	if (!st && placed)
+		gpu_experts_lowered(lo, placed, before);
+	return st;
 }
 
 enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)

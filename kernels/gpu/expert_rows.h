@@ -98,6 +98,14 @@ template <int EDGE, int THREADS> struct expert_rows {
 		*m = (size_t)(left < EDGE ? left : EDGE);
 		return group;
 	}
+
+	/* Where its matrix is becomes g->b, if it does not lie with the others; false: elsewhere. */
+	DEV bool find(int group, struct rlx_k_gemm *g) const
+	{
+		if (a.where)
+			g->b = (const void *)a.where[group];
+		return a.where ? g->b != 0 : !a.only || group == (int)a.only - 1;
+	}
 };
 
 #endif

@@ -7,6 +7,7 @@
  * case: of tiles of EDGE rows there are m / EDGE + min(groups, m) at most, since each group that
  * has rows ends with at most one tile that is not full. Blocks beyond the tiles that there are
  * find nothing to do.
+ * Where matrices lie apart, a launch multiplies those that it is told of: by a table, or one alone.
  * Scratch: 4 bytes x (1 + groups + m + 2 tiles), written by the first launch (expert_rows.h).
  * Limits: m and groups below 2^30; one expert for each row.
  */
@@ -22,6 +23,9 @@
  * @bad: set to 1 if one is out of range; such rows are not written
  * @live: rows that carry data, the first ones; the others are left as they are
  * @groups: matrices
+ * @where: NULL, or where each one is; 0: another launch multiplies by it. Without either g.b_step
+ *	is looked at
+ * @only: 0, or 1 + that which is at g.b: another launch multiplies by the others
  * @idx_type: enum rlx_dtype: i64, i32, u32
  */
 struct rlx_g_grouped {
@@ -30,6 +34,8 @@ struct rlx_g_grouped {
 	int32_t			*bad;
 	int64_t			live;
 	uint64_t		groups;
+	const uint64_t		*where;
+	uint32_t		only;
 	uint8_t			idx_type;
 };
 

@@ -161,7 +161,8 @@ RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, THREADS)
 		const int *list;
 		int group = r.take(t / across, &list, &g.m);
 
-		product(g, (elem *)shared, 1, t % across, ending(g, env, group, list));
+		if (r.find(group, &g))
+			product(g, (elem *)shared, 1, t % across, ending(g, env, group, list));
 	}
 }
 #else

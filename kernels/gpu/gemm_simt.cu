@@ -172,7 +172,8 @@ RLX_G_KERNEL(gemm_grouped_simt, struct rlx_g_grouped, 256)
 		const int *list;
 		int group = r.take(t / across, &list, &g.m);
 
-		product(g, operands(g, env, group), smem, 1, t % across, list);
+		if (r.find(group, &g))
+			product(g, operands(g, env, group), smem, 1, t % across, list);
 	}
 }
 #else

@@ -7,8 +7,7 @@
 
 rlx_pass_fn rlx_pass_experts;
 
-/* The indices that node @n chooses matrices by, in the shape they were made in; 0: it does not. */
-static uint32_t choice_of(const struct rlx_graph *g, const struct rlx_node *n)
+uint32_t rlx_expert_choice(const struct rlx_graph *g, const struct rlx_node *n)
 {
 	uint32_t v;
 
@@ -43,7 +42,7 @@ enum rlx_status rlx_pass_experts(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (k = 0; k < l->n; k++)
 		rlx_output(rw.g, l->e[k].name, rlx_rewrite_value(&rw, l->e[k].v.id));
 	for (n = k = 0; n < g->n_node; n++) {
-		v = rw.live[n] ? choice_of(g, &g->node[n]) : 0;
+		v = rw.live[n] ? rlx_expert_choice(g, &g->node[n]) : 0;
 		if (!v || !rw.map[v])
 			continue;
 		snprintf(name, sizeof(name), "experts.%u", k++);

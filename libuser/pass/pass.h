@@ -31,4 +31,10 @@ enum rlx_status rlx_passes_run(struct rlx_pass_ctx *c,
 			       const struct rlx_compile_opts *opts,
 			       struct rlx_graph *g, struct rlx_graph **out);
 
+/*
+ * experts.c: the indices that node @n chooses matrices by, in the shape they were made in; 0: it
+ * is no product that chooses. Products of one choice are one layer's.
+ */
+uint32_t rlx_expert_choice(const struct rlx_graph *g, const struct rlx_node *n);
+
 #endif

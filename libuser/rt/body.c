@@ -97,7 +97,8 @@ static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_pla
 	struct rlx_build inner = *b;
 	enum rlx_status st = RLX_OK;
 
-	inner.opts.flags &= ~(uint32_t)RLX_COMPILE_EXPERTS;	/* a body's outputs are its op's */
+	/* a body's outputs are its op's, and it runs as often as that likes */
+	inner.opts.flags &= ~(uint32_t)(RLX_COMPILE_EXPERTS | RLX_COMPILE_PLACE);
 	if (b->passed) {
 		st = take_passed(b, g, &passed);
 	} else {
@@ -111,7 +112,7 @@ static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_pla
 	if (b->passed)
 		b->passed->depth++;
 	if (!st)
-		st = rlx_build_code(b, body->plan, &body->code);
+		st = rlx_build_code(&inner, body->plan, &body->code);
 	if (b->passed)
 		b->passed->depth--;
 	rlx_graph_put(passed);
@@ -166,6 +167,8 @@ static void drop(struct rlx_code *code)
 	}
 	rlx_free(code->choice);
 	rlx_free(code->body);
+	rlx_free(code->product);
+	rlx_free(code->layer);
 	rlx_free(code->home);
 	rlx_free(code);
 }
@@ -197,6 +200,8 @@ enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 	}
 	if (!st && b->dev->be->bodies)
 		st = make_bodies(b, code);
+	if (!st && b->opts.flags & RLX_COMPILE_PLACE)
+		st = rlx_experts_find(code, b->err);
 	if (!st)
 		st = b->dev->be->compile(code, b->opts.flags, b->err);
 	if (st) {

@@ -88,6 +88,8 @@ enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 			       struct rlx_code **out);
 void rlx_code_free(struct rlx_code *code);
+/* experts.c: list @code's products of rows with experts, by layers. RLX_ENOMEM */
+enum rlx_status rlx_experts_find(struct rlx_code *code, struct rlx_error *err);
 /* Is it control flow, whose graphs are bodies? Of fused ops they are none. */
 bool rlx_calls_bodies(const struct rlx_op_def *def);
 

@@ -146,6 +146,8 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 		st = take_arena(s, o.arena, err);
 	if (!st)
 		st = rlx_skip_init(s, err);
+	if (!st)
+		st = rlx_placements_init(s, err);
 	if (!st) {
 		s->exec->code = p->code;
 		s->exec->work = rlx_buf_ptr(s->work);
@@ -191,6 +193,7 @@ void rlx_session_free(struct rlx_session *s)
 		rlx_buf_free(s->work, NULL);
 	rlx_arena_put(s->arena);
 	rlx_skip_fini(s);
+	rlx_placements_fini(s);
 	rlx_free(s->kept);
 	rlx_free(s->content);
 	rlx_free(s->exec);
@@ -222,6 +225,7 @@ enum rlx_status rlx_session_clone(const struct rlx_session *s,
 		rlx_arena_get(from->buf.arena);
 		rlx_slot_apply(c, RLX_IO_PARAM, i);
 	}
+	rlx_placements_copy(c, s);
 	*out = c;
 	return RLX_OK;
 }

@@ -68,6 +68,7 @@ struct rlx_session {
 	bool			 states_apart;	/* the device has them in memory of its own */
 	bool			*kept;		/* per output: it is fed, and the device keeps it */
 	struct rlx_content	*content;	/* exec->content */
+	struct rlx_placement	*placement;	/* exec->placement */
 	uint64_t		 versions;	/* the last number given */
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;
@@ -126,6 +127,10 @@ enum rlx_status rlx_exec_run(struct rlx_exec *exec);
 enum rlx_status rlx_session_run_now(struct rlx_session *s);
 enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st);
 bool rlx_session_stages(const struct rlx_session *s);
+/* experts.c: what is kept of layers of experts: all are resident at first. */
+enum rlx_status rlx_placements_init(struct rlx_session *s, struct rlx_error *err);
+void rlx_placements_copy(struct rlx_session *s, const struct rlx_session *like);
+void rlx_placements_fini(struct rlx_session *s);
 /* skip.c: allocate; which steps the next run leaves out; it has ended well; a param changed. */
 enum rlx_status rlx_skip_init(struct rlx_session *s, struct rlx_error *err);
 void rlx_skip_begin(struct rlx_session *s);

@@ -6,6 +6,7 @@
 #include "rlx/attr.h"
 #include "rlx/compile.h"
 #include "rlx/device.h"
+#include "rlx/moe.h"
 #include "rlx/run.h"
 
 struct rlx_graph;
@@ -13,7 +14,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	6
+#define RLX_BACKEND_ABI	7
 
 /*
  * Where it pays that a pointwise step reads elements that only repeat (expand, tile, resize to the
@@ -89,6 +90,45 @@ struct rlx_gather {
 	void	(*read)(struct rlx_gather *g, struct rlx_blob *of);
 };
 
+/*
+ * A product of rows with the experts that they chose, in the order of steps. @placed: set by
+ * compile: where its experts are is as an exec's struct rlx_placement says, and runs count there.
+ */
+struct rlx_expert_product {
+	uint32_t	step, layer;
+	bool		placed;
+};
+
+/* Products that choose by one value; the first one. @name: of its param; NULL: a constant */
+struct rlx_expert_layer {
+	const char	*name;
+	uint32_t	choice;		/* of the graph's values */
+	uint32_t	first;		/* of the products */
+	uint32_t	experts;
+	uint32_t	n_product;
+	uint64_t	expert_bytes;	/* of one, in all products */
+};
+
+/* What a session asks for of a layer's experts, and what its runs count. */
+struct rlx_placement {
+	bool			*resident;	/* by expert: wanted in the device's memory */
+	uint64_t		*hits;		/* by expert: rows of all runs */
+	uint32_t		*rows;		/* by expert: of the run that is under way */
+	struct rlx_moe_stats	 stats;
+};
+
+/* Add up p->rows of @experts; those of @here are in the device's memory, NULL: all are. */
+static inline void rlx_placement_count(struct rlx_placement *p, uint32_t experts, const bool *here)
+{
+	for (uint32_t e = 0; e < experts; e++) {
+		bool in = !here || here[e];
+
+		p->hits[e] += p->rows[e];
+		*(in ? &p->stats.rows_device : &p->stats.rows_host) += p->rows[e];
+		*(in ? &p->stats.calls_device : &p->stats.calls_host) += p->rows[e] > 0;
+	}
+}
+
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
 	struct rlx_plan		*plan;	/* lives as long as the code; compile places it */
@@ -102,6 +142,10 @@ struct rlx_code {			/* a compiled plan */
 	/* Of control flow, in order of steps, if the backend has .bodies: made by the core. */
 	struct rlx_body		*body;
 	uint32_t		 n_body;
+	/* Under RLX_COMPILE_PLACE; NULL: none. */
+	struct rlx_expert_product *product;
+	struct rlx_expert_layer	*layer;
+	uint32_t		 n_product, n_layer;
 	/* Set by compile, what the bodies have included. */
 	uint64_t		 packed_bytes, pack_ns;
 	unsigned int		 native, host;	/* steps */
@@ -149,6 +193,16 @@ struct rlx_content {
 	bool		promised;
 };
 
+/* The product that step @step is; NULL: none. */
+static inline struct rlx_expert_product *rlx_expert_product(const struct rlx_code *c,
+							    uint32_t step)
+{
+	for (uint32_t i = 0; i < c->n_product; i++)
+		if (c->product[i].step == step)
+			return &c->product[i];
+	return NULL;
+}
+
 /*
  * One session's use of a code. @work is @code->work_bytes long and 64-byte
  * aligned; the others hold one address per input, param, output, aligned as the backend
@@ -167,6 +221,7 @@ struct rlx_exec {
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 	struct rlx_error	*err;
 	const struct rlx_collective *collective;	/* of all_reduce steps; NULL: none */
+	struct rlx_placement	*placement;	/* by layer of experts; runs add to its counts */
 	uint64_t		 copied;	/* bytes that a CPU moved: runs add, the core takes */
 	struct rlx_transfers	 moved;		/* runs and fetch add, the core keeps them */
 	bool			 work_kept;	/* what a run left in @work the next one finds */

@@ -43,6 +43,7 @@ enum rlx_compile_flags {
 	RLX_COMPILE_EXPLAIN	= 1u << 3,	/* keep what was weighed, for rlx explain */
 	RLX_COMPILE_TUNE	= 1u << 4,	/* measure kernels; kept for the device */
 	RLX_COMPILE_EXPERTS	= 1u << 5,	/* which experts were chosen, as outputs */
+	RLX_COMPILE_PLACE	= 1u << 6,	/* sessions say where experts lie: rlx/moe.h */
 };
 
 /**
@@ -62,6 +63,8 @@ enum rlx_compile_flags {
  *             layer. It is what chose, as topk made it, i64[batch, sequence, chosen] of a model
  *             out of a GGUF file; rlx_session_get() reads what the last run chose. Not of
  *             products in the bodies of control flow. RLX_EEXIST if the graph has such a name
+ *             RLX_COMPILE_PLACE: weights of experts stay in host memory, and each session says
+ *             which of them its device has: rlx/moe.h
  * @store:     where prepared weights are looked for and put, see rlx/store.h;
  *             referenced by the program. NULL: memory of the process
  * @dump:      called after each pass with the graph as it then is, not with the bodies

@@ -71,7 +71,7 @@ RLX_EXPORT void rlx_session_free(struct rlx_session *s);
 
 /**
  * rlx_session_clone - a session over the same program with the same bindings of
- * params, its own workspace, and its own inputs, outputs and states, unbound.
+ * params and the same placement of experts (rlx/moe.h), its own workspace, and its own inputs, outputs and states, unbound.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,

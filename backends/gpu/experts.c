@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Products with experts of which a session says where they lie. Those that are resident have slots
+ * of device memory, whose addresses a table tells the kernel; others are brought when rows chose
+ * them, by a stream of their own to one of two buffers, and multiplied one by one.
+ *
+ * A product's first pass sorts its rows by expert. How many each has is copied to the host, which
+ * waits for that: once for all products of a layer, as they choose by one value.
+ */
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "base/alloc.h"
+#include "kernels/gpu/gemm_grouped.h"
+
+enum { BUFFERS = 2 };
+
+/* The experts of a product. */
+struct stack {
+	const struct rlx_expert_product *product;	/* NULL: it is not placed */
+	uint32_t		 val;		/* of the plan: all of them */
+	uint32_t		 io;		/* of a param, 1 + its slot; of a constant 0 */
+	uint32_t		 experts;
+	uint64_t		 bytes;		/* of one */
+	uint64_t		*slot;		/* by expert: device memory; 0: none */
+	bool			*here;		/* by expert: its bytes are there */
+	struct gpu_range	*range;		/* where they are in host memory; NULL: pageable */
+	uint64_t		 table;		/* the slots, in device memory */
+	bool			 stale;		/* the table is */
+};
+
+struct gpu_experts {
+	void		*copies;	/* the stream that fills buffers */
+	void		*filled[BUFFERS], *emptied[BUFFERS];
+	uint64_t	 buffer[BUFFERS], most_bytes;	/* of an expert */
+	uint32_t	 turn;		/* of the next one's buffer */
+	uint64_t	 run;
+	uint64_t	*counted;	/* by layer: the run that its rows are of */
+	struct stack	 stack[];	/* by product of the code */
+};
+
+/* ---- when compiling ---- */
+
+/* Is input @k of a step what a product like that multiplies by? */
+static bool multiplies(const struct rlx_lower *lo, uint32_t step, uint32_t k)
+{
+	const struct rlx_plan_step *st = &lo->plan->step[step];
+
+	return k == 1 && st->def->index == RLX_OP_grouped_matmul &&
+	       rlx_expert_product(lo->code, step);
+}
+
+struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo)
+{
+	const uint32_t at = (uint32_t)(lo->st - lo->plan->step);
+	struct rlx_expert_product *p = rlx_expert_product(lo->code, at);
+	const struct rlx_place *w;
+	uint32_t i, k;
+
+	if (!p)
+		return NULL;
+	w = &lo->plan->val[lo->st->in[1]].place;
+	if (w->kind != RLX_PLACE_CONST && w->kind != RLX_PLACE_PARAM)
+		return NULL;
+	/* for whom else reads it all of it is brought */
+	for (i = 0; i < lo->plan->n_step; i++)
+		for (k = 0; k < lo->plan->step[i].n_in; k++) {
+			const uint32_t v = lo->plan->step[i].in[k];
+			const struct rlx_place *of = &lo->plan->val[v].place;
+
+			if (v && of->kind == w->kind && of->index == w->index &&
+			    !multiplies(lo, i, k))
+				return NULL;
+		}
+	return p;
+}
+
+void gpu_experts_lowered(struct rlx_lower *lo, struct rlx_expert_product *p, uint32_t before)
+{
+	struct gpu_code *c = (struct gpu_code *)lo->code;
+	const struct rlx_plan_val *w = &lo->plan->val[lo->st->in[1]];
+	struct gpu_call *call = gpu_calls(c) + before;
+
+	p->placed = true;
+	if (lo->calls->n_call == before)	/* nothing to multiply */
+		return;
+	call->kind = GPU_EXPERTS_CALL;
+	call->product = (uint32_t)(p - lo->code->product);
+	if (w->type.dim[0] >= c->most_experts)	/* 0 are some, too */
+		c->most_experts = (uint32_t)w->type.dim[0] + 1;
+	if (w->place.kind == RLX_PLACE_CONST)
+		rlx_host_home(lo->code, w->place.index);
+}
+
+/* ---- what an exec has ---- */
+
+static enum rlx_status no_memory(struct gpu_exec *x)
+{
+	return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory", gpu_exec_device(x)->v->name);
+}
+
+/* Of a product that some call is. */
+static enum rlx_status make_stack(struct gpu_exec *x, uint32_t i)
+{
+	const struct gpu_code *c = gpu_exec_code(x);
+	const struct rlx_expert_product *p = &c->base.product[i];
+	struct stack *s = &x->experts->stack[i];
+	const struct rlx_plan_val *w;
+
+	s->val = c->base.plan->step[p->step].in[1];
+	w = &c->base.plan->val[s->val];
+	s->product = p;
+	s->experts = (uint32_t)w->type.dim[0];
+	if (w->place.kind == RLX_PLACE_PARAM)
+		s->io = c->first_io[RLX_IO_PARAM] + w->place.index + 1;
+	s->bytes = rlx_plan_bytes(c->base.plan, s->val) / (s->experts ? s->experts : 1);
+	s->slot = rlx_calloc(s->experts + 1ul, sizeof(*s->slot));
+	s->here = rlx_calloc(s->experts + 1ul, sizeof(*s->here));
+	if (!s->slot || !s->here)
+		return no_memory(x);
+	if (s->bytes > x->experts->most_bytes)
+		x->experts->most_bytes = s->bytes;
+	s->stale = true;
+	return gpu_mem_new(gpu_exec_device(x), s->experts * sizeof(*s->slot), &s->table,
+			   x->base.err);
+}
+
+enum rlx_status gpu_experts_init(struct gpu_exec *x)
+{
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct gpu_device *d = gpu_exec_device(x);
+	enum rlx_status st = RLX_OK;
+	struct gpu_experts *e;
+	uint32_t i;
+	int rc;
+
+	if (!c->most_experts)
+		return RLX_OK;
+	e = x->experts = rlx_calloc(1, sizeof(*e) + c->base.n_product * sizeof(e->stack[0]));
+	if (!e)
+		return no_memory(x);
+	e->counted = rlx_calloc(c->base.n_layer, sizeof(*e->counted));
+	if (!e->counted)
+		return no_memory(x);
+	rc = d->api->stream_new(&e->copies, GPU_STREAM_APART);
+	for (i = 0; i < BUFFERS && !rc; i++) {
+		rc = d->api->event_new(&e->filled[i], GPU_EVENT_PLAIN);
+		if (!rc)
+			rc = d->api->event_new(&e->emptied[i], GPU_EVENT_PLAIN);
+	}
+	st = gpu_check(d, rc, "making a stream", x->base.err);
+	for (i = 0; i < c->calls.n_call && !st; i++)
+		if (gpu_calls(c)[i].kind == GPU_EXPERTS_CALL)
+			st = make_stack(x, gpu_calls(c)[i].product);
+	return st;
+}
+
+void gpu_experts_fini(struct gpu_exec *x)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+	struct gpu_experts *e = x->experts;
+	uint32_t i, k;
+
+	if (!e)
+		return;
+	for (i = 0; i < gpu_exec_code(x)->base.n_product; i++) {
+		struct stack *s = &e->stack[i];
+
+		for (k = 0; s->slot && k < s->experts; k++)
+			gpu_mem_free(d, s->slot[k]);
+		gpu_mem_free(d, s->table);
+		gpu_range_put(d, s->range);
+		rlx_free(s->slot);
+		rlx_free(s->here);
+	}
+	for (i = 0; i < BUFFERS; i++) {
+		gpu_mem_free(d, e->buffer[i]);
+		if (e->filled[i])
+			d->api->event_free(e->filled[i]);
+		if (e->emptied[i])
+			d->api->event_free(e->emptied[i]);
+	}
+	if (e->copies)
+		d->api->stream_free(e->copies);
+	rlx_free(e->counted);
+	rlx_free(e);
+	x->experts = NULL;
+}
+
+/* ---- before a run: slots as they were asked for ---- */
+
+static struct rlx_placement *placement_of(struct gpu_exec *x, const struct stack *s)
+{
+	return &x->base.placement[s->product->layer];
+}
+
+/* Experts of a layer count once, not in each of its products. */
+static bool counts(const struct gpu_exec *x, const struct stack *s)
+{
+	const struct rlx_code *c = x->base.code;
+
+	return s->product == &c->product[c->layer[s->product->layer].first];
+}
+
+/* A slot whose expert is to go; experts if there is none. */
+static uint32_t spare(const struct stack *s, const bool *resident, uint32_t from)
+{
+	while (from < s->experts && (!s->slot[from] || resident[from]))
+		from++;
+	return from;
+}
+
+/* Slots of those that go pass to those that come, as far as these are as many. */
+static void pass_on(struct gpu_exec *x, struct stack *s)
+{
+	struct rlx_placement *p = placement_of(x, s);
+	uint32_t e, from = spare(s, p->resident, 0);
+
+	for (e = 0; from < s->experts; from = spare(s, p->resident, from)) {
+		while (e < s->experts && (s->slot[e] || !p->resident[e]))
+			e++;
+		if (e < s->experts) {
+			s->slot[e] = s->slot[from];
+			p->stats.promoted += counts(x, s);
+		} else {
+			gpu_mem_free(gpu_exec_device(x), s->slot[from]);
+		}
+		p->stats.demoted += counts(x, s);
+		s->slot[from] = 0;
+		s->here[from] = false;
+		s->stale = true;
+	}
+}
+
+static enum rlx_status no_room(struct gpu_exec *x, const struct stack *s, uint32_t e,
+			       const struct rlx_error *why)
+{
+	const struct rlx_expert_layer *l = &x->base.code->layer[s->product->layer];
+	const struct rlx_plan_step *st = &x->base.code->plan->step[s->product->step];
+
+	rlx_error_set(x->base.err, why->status, st->file, st->line, "experts of layer %u (%s): no "
+		      "%llu bytes of device memory for expert %u; place fewer of them "
+		      "(rlx_moe_place()): %.100s", s->product->layer,
+		      l->name ? l->name : "a constant", (unsigned long long)s->bytes, e, why->text);
+	return why->status;
+}
+
+static enum rlx_status fill_up(struct gpu_exec *x, struct stack *s)
+{
+	struct rlx_placement *p = placement_of(x, s);
+	struct rlx_error why = { 0 };
+	uint32_t e;
+
+	for (e = 0; e < s->experts && s->bytes; e++) {
+		if (s->slot[e] || !p->resident[e])
+			continue;
+		if (gpu_mem_new(gpu_exec_device(x), s->bytes, &s->slot[e], &why))
+			return no_room(x, s, e, &why);
+		p->stats.promoted += counts(x, s);
+		s->stale = true;
+	}
+	return RLX_OK;
+}
+
+/* A param that was bound, or may hold something else. */
+static void look_at_param(struct gpu_exec *x, struct stack *s)
+{
+	struct gpu_range *old = s->range;
+
+	if (!s->io || !x->slot[s->io - 1].changed)
+		return;
+	memset(s->here, false, s->experts);
+	s->range = gpu_range_get(gpu_exec_device(x),
+				 x->base.arena[RLX_IO_PARAM][s->io - 1 -
+				 gpu_exec_code(x)->first_io[RLX_IO_PARAM]]);
+	gpu_range_put(gpu_exec_device(x), old);
+}
+
+static int bring(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_t to, void *stream)
+{
+	const char *from = rlx_host_ptr(&x->base, s->val);
+
+	if (!s->bytes)
+		return 0;
+	gpu_count_in(x, s->bytes);
+	if (!s->range)
+		x->base.copied += s->bytes;
+	return gpu_exec_device(x)->api->copy_in(to, from + e * s->bytes, s->bytes, stream);
+}
+
+/* What is in slots, and the table of them. */
+static enum rlx_status bring_all(struct gpu_exec *x, struct stack *s)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+	uint32_t e;
+	int rc = 0;
+
+	for (e = 0; e < s->experts && !rc; e++) {
+		if (!s->slot[e] || s->here[e])
+			continue;
+		rc = bring(x, s, e, s->slot[e], x->stream);
+		s->here[e] = !rc;
+	}
+	if (!rc && s->stale)
+		rc = d->api->copy_in(s->table, s->slot, s->experts * sizeof(*s->slot), x->stream);
+	s->stale = s->stale && rc;
+	return gpu_check(d, rc, "copying experts in", x->base.err);
+}
+
+/* Only who streams has buffers for that. */
+static enum rlx_status make_buffers(struct gpu_exec *x)
+{
+	struct gpu_experts *e = x->experts;
+	const struct rlx_code *c = x->base.code;
+	enum rlx_status st = RLX_OK;
+	bool all = true;
+	uint32_t i, k;
+
+	for (i = 0; i < c->n_layer && all; i++)
+		for (k = 0; k < c->layer[i].experts && all; k++)
+			all = x->base.placement[i].resident[k];
+	for (i = 0; i < BUFFERS && !all && !st; i++)
+		if (!e->buffer[i])
+			st = gpu_mem_new(gpu_exec_device(x), e->most_bytes, &e->buffer[i],
+					 x->base.err);
+	return st;
+}
+
+enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
+{
+	struct gpu_experts *e = x->experts;
+	enum rlx_status st = RLX_OK;
+	struct stack *s, *end;
+
+	if (!e)
+		return RLX_OK;
+	e->run++;
+	end = e->stack + x->base.code->n_product;
+	for (s = e->stack; s < end; s++)
+		if (s->product) {
+			look_at_param(x, s);
+			pass_on(x, s);
+		}
+	for (s = e->stack; s < end; s++)	/* whoever reads it has seen it */
+		if (s->product && s->io)
+			x->slot[s->io - 1].changed = false;
+	st = make_buffers(x);
+	for (s = e->stack; s < end && !st; s++)
+		if (s->product)
+			st = fill_up(x, s);
+	for (s = e->stack; s < end && !st; s++)
+		if (s->product)
+			st = bring_all(x, s);
+	return st;
+}
+
+/* ---- the product ---- */
+
+/* How many rows each expert has, as the first pass of @call left it in its scratch. */
+static enum rlx_status count(struct gpu_exec *x, const struct gpu_call *call, struct stack *s)
+{
+	struct rlx_placement *p = placement_of(x, s);
+	struct gpu_device *d = gpu_exec_device(x);
+	uint32_t *end = gpu_count_words(x), e;
+	uint64_t from = x->work + call->scratch_at + sizeof(uint32_t);
+	int rc;
+
+	if (x->experts->counted[s->product->layer] == x->experts->run)
+		return RLX_OK;
+	rc = d->api->copy_out(end, from, s->experts * sizeof(*end), x->stream);
+	if (!rc)
+		rc = d->api->stream_wait(x->stream);
+	if (rc)
+		return gpu_check(d, rc, "copying counts of rows out", x->base.err);
+	for (e = 0; e < s->experts; e++)
+		p->rows[e] = end[e] - (e ? end[e - 1] : 0);
+	rlx_placement_count(p, s->experts, p->resident);
+	x->experts->counted[s->product->layer] = x->experts->run;
+	return RLX_OK;
+}
+
+/* One that is not resident: the buffer's last reader, the copy and the product take turns. */
+static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *call,
+				  const struct stack *s, uint32_t expert, struct rlx_g_grouped *a)
+{
+	const uint32_t k = x->experts->turn++ % BUFFERS;
+	struct rlx_placement *p = placement_of(x, s);
+	struct gpu_device *d = gpu_exec_device(x);
+	struct gpu_experts *e = x->experts;
+	enum rlx_status st;
+	int rc = d->api->stream_after(e->copies, e->emptied[k], 0);
+
+	if (!rc)
+		rc = bring(x, s, expert, e->buffer[k], e->copies);
+	if (!rc)
+		rc = d->api->event_record(e->filled[k], e->copies);
+	if (!rc)
+		rc = d->api->stream_after(x->stream, e->filled[k], 0);
+	if (rc)
+		return gpu_check(d, rc, "copying an expert in", x->base.err);
+	p->stats.streamed++;
+	p->stats.streamed_bytes += s->bytes;
+	a->g.b = (const void *)(uintptr_t)e->buffer[k];
+	a->only = expert + 1;
+	st = gpu_launch_pass(x, call, a, 1);
+	return st ? st : gpu_check(d, d->api->event_record(e->emptied[k], x->stream),
+				   "copying an expert in", x->base.err);
+}
+
+enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
+{
+	struct stack *s = &x->experts->stack[call->product];
+	const struct rlx_placement *p = placement_of(x, s);
+	enum rlx_status st;
+	struct rlx_g_grouped a;
+	bool any = false;
+	uint32_t e;
+
+	memcpy(&a, x->image + call->base.args, sizeof(a));
+	a.g.b_step[0] = 0;	/* matrices lie apart */
+	st = gpu_launch_pass(x, call, &a, 0);
+	if (!st)
+		st = count(x, call, s);
+	for (e = 0; e < s->experts; e++)
+		any = any || (p->rows[e] && s->slot[e]);
+	if (!st && any) {
+		a.where = (const uint64_t *)(uintptr_t)s->table;
+		st = gpu_launch_pass(x, call, &a, 1);
+		a.where = NULL;
+	}
+	for (e = 0; e < s->experts && !st; e++)
+		if (p->rows[e] && !s->slot[e])
+			st = stream_one(x, call, s, e, &a);
+	return st;
+}
+
+void gpu_experts_settle(struct gpu_exec *x)
+{
+	if (x->experts)		/* what it says has been said */
+		gpu_exec_device(x)->api->stream_wait(x->experts->copies);
+}
