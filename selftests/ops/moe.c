@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Where experts lie: placements, what they hold of a device's memory, and what runs count. */
-#include <dlfcn.h>
 #include <limits.h>
 
-#include "backends/gpu/gpu.h"
 #include "rlx/blocks.h"
 #include "rlx/moe.h"
-#include "selftests/lib/op_case.h"
+#include "selftests/lib/expert_net.h"
 #include "selftests/lib/rig.h"
-#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
-
-enum { MOST = 4096 };
 
 /* ---- which are worth a place ---- */
 
@@ -65,117 +60,11 @@ TEST(r015_budget)
 
 /* ---- layers that are given their routes ---- */
 
-/* @layers products x w[idx] in a row, idx of each an input, w a param or a constant. */
-struct model {
-	int		 layers;
-	int64_t		 rows, width, experts;
-	enum rlx_dtype	 real;
-	bool		 constant;
-	uint32_t	 flags;
-	float		*w;		/* layers x experts x width x width */
-};
-
-static int64_t count(const struct model *m)
-{
-	return m->experts * m->width * m->width;
-}
-
-static void draw(struct model *m, uint64_t *seed)
-{
-	m->w = malloc((size_t)(m->layers * count(m)) * sizeof(*m->w));
-	for (int64_t i = 0; i < m->layers * count(m); i++)	/* exact in f16 and bf16 */
-		m->w[i] = (float)((int64_t)(rlx_test_rand(seed) % 129) - 64) / 64;
-}
-
-static struct rlx_session *session_of(const struct model *m, const char *device)
-{
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device,
-				      .flags = m->flags };
-	struct rlx_type tw = rlx_type(RLX_F32, m->experts, m->width, m->width);
-	struct rlx_graph *g = rlx_graph_new("experts");
-	rlx_value x = rlx_input(g, "x", rlx_type(m->real, m->rows, m->width)), w;
-	struct rlx_session *s;
-	char name[32];
-
-	for (int l = 0; l < m->layers; l++) {
-		snprintf(name, sizeof(name), "w%d", l);
-		tw.dtype = m->constant ? RLX_F32 : m->real;
-		w = m->constant ? rlx_constant(g, tw, m->w + l * count(m)) :
-		    rlx_param(g, name, tw);
-		w = m->constant ? rlx_emit(g, cast, .x = w, .to = m->real) : w;
-		snprintf(name, sizeof(name), "route%d", l);
-		x = rlx_emit(g, grouped_matmul, .x = x, .w = w,
-			     .idx = rlx_input(g, name, rlx_type(RLX_I32, m->rows)));
-	}
-	rlx_output(g, "y", rlx_emit(g, cast, .x = x, .to = RLX_F32));
-	s = rig_session(g, &o);
-	for (int l = 0; l < m->layers && !m->constant; l++) {
-		snprintf(name, sizeof(name), "w%d", l);
-		tw.dtype = RLX_F32;
-		CHECKF(!rlx_session_set(s, RLX_IO_PARAM, name, tw, m->w + l * count(m)), "%s",
-		       rlx_session_error(s)->text);
-	}
-	return s;
-}
-
-/* Runs it with @routes, layer by layer. */
-static enum rlx_status run(struct rlx_session *s, const struct model *m, const float *x,
-			   const int32_t *routes, float *y)
-{
-	struct rlx_type t = rlx_type(RLX_F32, m->rows, m->width);
-	struct rlx_buf out = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
-	enum rlx_status st;
-	char name[32];
-
-	memset(rlx_buf_ptr(out), 0xa5, out.bytes);
-	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t, x));
-	for (int l = 0; l < m->layers; l++) {
-		snprintf(name, sizeof(name), "route%d", l);
-		CHECK(!rlx_session_set(s, RLX_IO_INPUT, name, rlx_type(RLX_I32, m->rows),
-				       routes + l * m->rows));
-	}
-	st = rlx_session_run(s);
-	if (!st)
-		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, y));
-	return st;
-}
-
-static void runs(struct rlx_session *s, const struct model *m, const float *x,
-		 const int32_t *routes, float *y)
-{
-	CHECKF(!run(s, m, x, routes, y), "%s", rlx_session_error(s)->text);
-}
-
-/* In double, each layer's result rounded to f32. */
-static void wanted(const struct model *m, const float *x, const int32_t *routes, float *y)
-{
-	float in[MOST];
-	int64_t e, i, j, k;
-	double sum;
-
-	memcpy(y, x, (size_t)(m->rows * m->width) * sizeof(*y));
-	for (int l = 0; l < m->layers; l++) {
-		memcpy(in, y, (size_t)(m->rows * m->width) * sizeof(*y));
-		for (i = 0; i < m->rows; i++) {
-			e = routes[l * m->rows + i];
-			e += e < 0 ? m->experts : 0;
-			for (j = 0; j < m->width; j++) {
-				for (sum = k = 0; k < m->width; k++)
-					sum += (double)in[i * m->width + k] *
-					       (double)m->w[l * count(m) + (e * m->width + k) *
-							    m->width + j];
-				y[i * m->width + j] = (float)sum;
-			}
-		}
-	}
-}
-
 static bool is_gpu(const char *device)
 {
 	return device && !strncmp(device, "cuda", 4);
 }
 
-/* The bits of @mask, as the contract writes them, the last one expert 0's; on the host all. */
 static struct rlx_moe_stats taken(struct rlx_session *s, int layer)
 {
 	struct rlx_moe_stats t;
@@ -193,7 +82,7 @@ TEST(r011_bits_and_counts)
 	static const bool mask[3][4] = { { 1, 1, 1, 1 }, { 0, 0, 1, 1 }, { 0, 0, 0, 0 } };
 	static const unsigned int rows[3] = { 4, 2, 0 };
 	const int32_t routes[4] = { 0, 1, 2, 3 };
-	struct model m = { .layers = 1, .rows = 4, .width = 24, .experts = 4, .real = RLX_F32,
+	struct expert_net m = { .layers = 1, .rows = 4, .width = 24, .experts = 4, .real = RLX_F32,
 			   .flags = RLX_COMPILE_PLACE };
 	float x[4 * 24], y[4][4 * 24], want[4 * 24];
 	uint64_t seed = rlx_test_seed();
@@ -203,21 +92,21 @@ TEST(r011_bits_and_counts)
 
 	for (i = 0; i < 4 * 24; i++)
 		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
-	draw(&m, &seed);
-	wanted(&m, x, routes, want);
+	expert_net_draw(&m, &seed);
+	expert_net_wanted(&m, x, routes, want);
 	for (d = 2; d < 2 * n; d++) {
 		bool gpu = is_gpu(device[d / 2]);
 
 		if (!gpu && strcmp(device[d / 2], "cpu"))
 			continue;
 		m.constant = d % 2;
-		s = session_of(&m, device[d / 2]);
+		s = expert_net_session(&m, device[d / 2]);
 		for (k = 0; k < 3; k++) {
 			struct rlx_moe_stats t;
 
 			CHECKF(!rlx_moe_place(s, k % 2 ? 0 : -1, mask[k], 4), "%s",
 			       rlx_session_error(s)->text);
-			runs(s, &m, x, routes, y[k]);
+			expert_net_run(s, &m, x, routes, y[k]);
 			CHECK(!memcmp(y[k], y[0], sizeof(y[0])));
 			t = taken(s, 0);
 			CHECKF(t.rows_device == (gpu ? rows[k] : 4) &&
@@ -244,7 +133,7 @@ TEST(r011_bits_and_counts)
 TEST(r012_by_layer)
 {
 	const int32_t routes[4] = { 0, 1, 0, 1 };
-	struct model m = { .layers = 2, .rows = 2, .width = 8, .experts = 4, .real = RLX_F32,
+	struct expert_net m = { .layers = 2, .rows = 2, .width = 8, .experts = 4, .real = RLX_F32,
 			   .flags = RLX_COMPILE_PLACE };
 	float x[2 * 8], y[2 * 8], all[2 * 8];
 	uint64_t seed = rlx_test_seed(), hits[4];
@@ -256,16 +145,16 @@ TEST(r012_by_layer)
 
 	for (i = 0; i < 2 * 8; i++)
 		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
-	draw(&m, &seed);
+	expert_net_draw(&m, &seed);
 	for (d = 2; d < n; d++) {
 		bool gpu = is_gpu(device[d]);
 
-		s = session_of(&m, device[d]);
+		s = expert_net_session(&m, device[d]);
 		CHECK_EQ(rlx_moe_layers(s), 2);
 		CHECK(!rlx_moe_layer(s, 1, &l));
 		CHECK(!strcmp(l.name, "w1") && l.experts == 4 && l.products == 1 &&
 		      l.resident == 4 && l.expert_bytes == 8 * 8 * 4);
-		runs(s, &m, x, routes, all);
+		expert_net_run(s, &m, x, routes, all);
 		t = taken(s, -1);
 		CHECK(t.rows_device == 4 && !t.rows_host && t.promoted == (gpu ? 8 : 0));
 		/* entries that are missing count as resident */
@@ -275,7 +164,7 @@ TEST(r012_by_layer)
 		CHECK(!rlx_session_clone(s, &c, NULL));
 		CHECK(!rlx_moe_layer(c, 0, &l) && l.resident == 1);
 		for (i = 0; i < 2; i++) {
-			runs(i ? c : s, &m, x, routes, y);
+			expert_net_run(i ? c : s, &m, x, routes, y);
 			CHECK(!memcmp(y, all, sizeof(y)));
 			for (int k = 0; k < 2; k++) {
 				t = taken(i ? c : s, k);
@@ -292,6 +181,283 @@ TEST(r012_by_layer)
 		rlx_session_free(s);
 	}
 	free(m.w);
+}
+
+/* ---- drawn ---- */
+
+/* Rows of @m by whether their expert is in @resident: what one layer's counts are to be. */
+static void count_rows(const struct expert_net *m, const int32_t *routes, const bool *resident,
+		       int64_t rows, struct rlx_moe_stats *t)
+{
+	bool hit[16] = { false };
+
+	*t = (struct rlx_moe_stats){ 0 };
+	for (int64_t i = 0; i < rows; i++) {
+		int64_t e = routes[i] + (routes[i] < 0 ? m->experts : 0);
+
+		*(resident[e] ? &t->rows_device : &t->rows_host) += 1;
+		*(resident[e] ? &t->calls_device : &t->calls_host) += !hit[e];
+		hit[e] = true;
+	}
+}
+
+static void draw_run(struct expert_net *m, uint64_t *seed, float *x, int32_t *routes)
+{
+	for (int64_t i = 0; i < m->rows * m->width; i++)	/* exact in f16 and bf16 */
+		x[i] = (float)((int64_t)(rlx_test_rand(seed) % 65) - 32) / 32;
+	for (int64_t i = 0; i < m->layers * m->rows; i++)
+		routes[i] = (int32_t)((int64_t)(rlx_test_rand(seed) % (uint64_t)(2 * m->experts)) -
+				      m->experts);
+}
+
+/* Placements, weights and extents that change from run to run. */
+static void drawn(const char *device, struct expert_net *m, uint64_t *seed)
+{
+	struct rlx_session *all = expert_net_session(m, device), *s = expert_net_session(m, device);
+	static float x[64 * 64], y[64 * 64], same[64 * 64], want[64 * 64];
+	static int32_t routes[2 * 64];
+	bool gpu = is_gpu(device), resident[2][16];
+	struct rlx_moe_stats t, is;
+	int64_t rows, i;
+
+	memset(resident, true, sizeof(resident));
+	for (int run = 0; run < 6; run++) {
+		draw_run(m, seed, x, routes);
+		if (!m->constant && run == 3) {
+			expert_net_draw(m, seed);
+			CHECK(!expert_net_fill(s, m) && !expert_net_fill(all, m));
+		}
+		for (int l = 0; l < m->layers; l++)
+			for (i = 0; i < m->experts; i++)
+				resident[l][i] = rlx_test_rand(seed) % 3;
+		for (int l = 0; l < m->layers; l++)
+			CHECKF(!rlx_moe_place(s, l, resident[l], (unsigned int)m->experts), "%s",
+			       rlx_session_error(s)->text);
+		rows = run % 3 ? m->rows : 1 + (int64_t)(rlx_test_rand(seed) % (uint64_t)m->rows);
+		CHECK(!rlx_session_extent(s, rows, m->rows) &&
+		      !rlx_session_extent(all, rows, m->rows));
+		expert_net_run(s, m, x, routes, y);
+		expert_net_run(all, m, x, routes, same);
+		expert_net_wanted(m, x, routes, want);
+		CHECK(!memcmp(y, same, (size_t)(rows * m->width) * sizeof(*y)));
+		for (i = 0; i < rows * m->width; i++)
+			CHECKF(fabs((double)(y[i] - want[i])) < (m->real == RLX_BF16 ? 0.2 :
+			       m->real == RLX_F16 ? 0.03 : 1e-4), "%s, run %d: [%d] %g, not %g",
+			       device, run, (int)i, (double)y[i], (double)want[i]);
+		for (int l = 0; l < m->layers; l++) {
+			memset(resident[l], true, gpu ? 0 : sizeof(resident[l]));
+			count_rows(m, routes + l * m->rows, resident[l], rows, &t);
+			is = taken(s, l);
+			CHECKF(is.rows_device == t.rows_device && is.rows_host == t.rows_host &&
+			       is.calls_device == t.calls_device && is.calls_host == t.calls_host &&
+			       is.streamed == t.calls_host, "%s, layer %d: %d %d, not %d %d",
+			       device, l, (int)is.rows_device, (int)is.rows_host,
+			       (int)t.rows_device, (int)t.rows_host);
+		}
+	}
+	rlx_session_free(s);
+	rlx_session_free(all);
+}
+
+TEST(r011_drawn)
+{
+	static const enum rlx_dtype real[] = { RLX_F32, RLX_F64, RLX_F16, RLX_BF16 };
+	uint64_t seed = rlx_test_seed();
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i;
+
+	for (d = 2; d < n; d++)
+		for (i = 0; i < 8; i++) {
+			struct expert_net m = {
+				.layers = 2, .rows = i % 3 ? 64 : 5, .experts = 1 + i * 2,
+				.width = i % 2 ? 24 : 17, .real = real[i / 2], .constant = i % 2,
+				.flags = RLX_COMPILE_PLACE,
+			};
+
+			expert_net_draw(&m, &seed);
+			drawn(device[d], &m, &seed);
+			free(m.w);
+		}
+}
+
+/* ---- layers of several products ---- */
+
+/* A gated network of 4 experts, 2 for each of 6 rows: three products, one of them counts. */
+TEST(r015_once_a_layer)
+{
+	enum { ROWS = 6, DIM = 8, N = 4 };
+	struct rlx_type tx = rlx_type(RLX_F32, ROWS, DIM), tw = rlx_type(RLX_F32, N, DIM, DIM);
+	float w[3 * N * DIM * DIM], router[DIM * N], x[ROWS * DIM], y[2][ROWS * DIM];
+	uint64_t seed = rlx_test_seed(), hits[N], sum;
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i, k;
+	struct rlx_moe_layer l;
+	struct rlx_moe_stats t;
+
+	for (i = 0; i < 3 * N * DIM * DIM; i++)
+		w[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < DIM * N; i++)
+		router[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < ROWS * DIM; i++)
+		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (d = 2; d < n; d++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = device[d],
+					      .flags = RLX_COMPILE_PLACE };
+		struct rlx_graph *g = rlx_graph_new("moe");
+		struct rlx_moe_block m = { .size = sizeof(m), .experts.size = sizeof(m.experts),
+					   .chosen = 2 };
+		bool gpu = is_gpu(device[d]);
+		struct rlx_session *s;
+
+		m.router = (struct rlx_linear){
+			.w = rlx_constant(g, rlx_type(RLX_F32, DIM, N), router), .in_out = true };
+		m.experts.up = (struct rlx_linear){ .w = rlx_param(g, "up", tw), .in_out = true };
+		m.experts.gate = (struct rlx_linear){ .w = rlx_param(g, "gate", tw),
+						      .in_out = true, .act = RLX_ACT_SILU };
+		m.experts.down = (struct rlx_linear){ .w = rlx_param(g, "down", tw),
+						      .in_out = true };
+		rlx_output(g, "y", rlx_block_moe(g, rlx_input(g, "x", tx), &m, RLX_NONE));
+		s = rig_session(g, &o);
+		CHECK(!rlx_session_set(s, RLX_IO_PARAM, "up", tw, w));
+		CHECK(!rlx_session_set(s, RLX_IO_PARAM, "gate", tw, w + N * DIM * DIM));
+		CHECK(!rlx_session_set(s, RLX_IO_PARAM, "down", tw, w + 2 * N * DIM * DIM));
+		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", tx, x));
+		CHECK(rlx_moe_layers(s) == 1 && !rlx_moe_layer(s, 0, &l));
+		CHECK(l.products == 3 && l.experts == N && l.expert_bytes == 3 * DIM * DIM * 4);
+		for (k = 0; k < 2; k++) {
+			CHECKF(!rlx_moe_place(s, 0, (bool[N]){ 0 }, k ? N : 0), "%s",
+			       rlx_session_error(s)->text);
+			CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+			CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", tx, y[k]));
+			t = taken(s, 0);
+			CHECKF(t.rows_device == (gpu && k ? 0 : 2 * ROWS) &&
+			       t.rows_host == (gpu && k ? 2 * ROWS : 0), "%d and %d rows",
+			       (int)t.rows_device, (int)t.rows_host);
+			CHECK(t.calls_device + t.calls_host <= N);
+			CHECK(t.streamed == 3 * t.calls_host);
+			CHECK(t.promoted == (gpu && !k ? N : 0) && t.demoted == (gpu && k ? N : 0));
+		}
+		CHECK(!memcmp(y[0], y[1], sizeof(y[0])));
+		CHECK(!rlx_moe_hits(s, 0, hits, N));
+		for (sum = i = 0; i < N; i++)
+			sum += hits[i];
+		CHECK_EQ(sum, 2 * 2 * ROWS);
+		rlx_session_free(s);
+	}
+}
+
+/* ---- what is refused ---- */
+
+static void refuses(struct rlx_session *s, enum rlx_status want, const char *text,
+		    enum rlx_status got)
+{
+	CHECKF(got == want && strstr(rlx_session_error(s)->text, text), "%d, not %d: %s", got,
+	       want, rlx_session_error(s)->text);
+}
+
+TEST(r011_refused)
+{
+	struct expert_net m = { .layers = 2, .rows = 3, .width = 4, .experts = 3,
+				.real = RLX_F32 };
+	const int32_t bad[6] = { 0, 1, 2, 0, 3, 1 }, good[6] = { 0, 1, 2, 0, -3, 1 };
+	float x[12] = { 1 }, y[12], want[12];
+	struct rlx_session *s, *plain;
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i;
+	struct rlx_moe_layer l;
+	struct rlx_moe_stats t = { .promoted = 77 };
+	uint64_t hits[4] = { 77, 77, 77, 77 }, seed = rlx_test_seed();
+	bool none[4] = { false };
+
+	expert_net_draw(&m, &seed);
+	expert_net_wanted(&m, x, good, want);
+	CHECK(!rlx_moe_layers(NULL) && rlx_moe_layer(NULL, 0, &l) == RLX_EINVAL &&
+	      rlx_moe_place(NULL, 0, none, 1) == RLX_EINVAL &&
+	      rlx_moe_stats(NULL, 0, &t) == RLX_EINVAL &&
+	      rlx_moe_hits(NULL, 0, hits, 3) == RLX_EINVAL);
+	for (d = 2; d < n; d++) {
+		l.experts = 77;
+		m.flags = 0;
+		plain = expert_net_session(&m, device[d]);
+		CHECK(!rlx_moe_layers(plain));
+		refuses(plain, RLX_EINVAL, "RLX_COMPILE_PLACE", rlx_moe_place(plain, -1, none, 1));
+		refuses(plain, RLX_EINVAL, "RLX_COMPILE_PLACE", rlx_moe_stats(plain, 0, &t));
+		rlx_session_free(plain);
+		m.flags = RLX_COMPILE_PLACE;
+		s = expert_net_session(&m, device[d]);
+		refuses(s, RLX_ERANGE, "layer 2 of 2", rlx_moe_place(s, 2, none, 1));
+		refuses(s, RLX_ERANGE, "layer -2", rlx_moe_place(s, -2, none, 1));
+		refuses(s, RLX_ERANGE, "layer 4294967295", rlx_moe_layer(s, UINT_MAX, &l));
+		refuses(s, RLX_ERANGE, "layer 4294967295", rlx_moe_hits(s, UINT_MAX, hits, 3));
+		refuses(s, RLX_ERANGE, "4 are placed, layer 0 (w0) has 3",
+			rlx_moe_place(s, -1, none, 4));
+		refuses(s, RLX_EINVAL, "none of the 2", rlx_moe_place(s, 0, NULL, 2));
+		refuses(s, RLX_EINVAL, "no place", rlx_moe_layer(s, 0, NULL));
+		refuses(s, RLX_EINVAL, "no place", rlx_moe_stats(s, 0, NULL));
+		refuses(s, RLX_EINVAL, "no place", rlx_moe_hits(s, 0, NULL, 3));
+		refuses(s, RLX_ERANGE, "room for the counts of 2", rlx_moe_hits(s, 0, hits, 2));
+		CHECK(l.experts == 77 && t.promoted == 77 && hits[0] == 77);
+		CHECK(!rlx_moe_layer(s, 0, &l) && l.resident == 3);
+		/* a row whose expert there is not */
+		for (i = 0; i < 2; i++) {
+			CHECK(!rlx_moe_place(s, -1, none, i ? 3 : 0));
+			CHECK_EQ(expert_net_try(s, &m, x, bad, y), RLX_ERANGE);
+			CHECKF(strstr(rlx_session_error(s)->text, "grouped_matmul"), "%s",
+			       rlx_session_error(s)->text);
+			expert_net_run(s, &m, x, good, y);
+			for (int k = 0; k < 12; k++)
+				CHECK(fabs((double)(y[k] - want[k])) < 1e-5);
+		}
+		rlx_session_free(s);
+	}
+	free(m.w);
+}
+
+/* Experts that a step makes cannot be left out, those that another reads neither. */
+TEST(r011_not_to_be_placed)
+{
+	struct rlx_type tw = rlx_type(RLX_F32, 2, 4, 4);
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i;
+	bool none[2] = { false };
+	float data[32];
+	rlx_value x, w;
+
+	for (i = 0; i < 32; i++)
+		data[i] = (float)i;
+	for (d = 1; d < n; d++)
+		for (i = 0; i < 2; i++) {
+			struct rlx_compile_opts o = { .size = sizeof(o), .device = device[d],
+						      .flags = RLX_COMPILE_PLACE };
+			struct rlx_graph *g = rlx_graph_new("made");
+			struct rlx_session *s;
+			struct rlx_buf b;
+
+			x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 4));
+			w = rlx_param(g, "w", tw);
+			if (i)
+				rlx_output(g, "z", rlx_emit(g, exp, .x = w));
+			else
+				w = rlx_emit(g, exp, .x = w);
+			rlx_output(g, "y", rlx_emit(g, grouped_matmul, .x = x, .w = w,
+				   .idx = rlx_input(g, "i", rlx_type(RLX_I32, 2))));
+			s = rig_session(g, &o);
+			CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", tw, data));
+			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 4), data));
+			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I32, 2),
+					       (int32_t[]){ 1, 0 }));
+			if (!strcmp(device[d], "cpu")) {
+				CHECK(!rlx_moe_place(s, 0, none, 2));
+			} else {
+				refuses(s, RLX_ENOSUP, "experts of layer 0",
+					rlx_moe_place(s, 0, none, 2));
+				CHECK(strstr(rlx_session_error(s)->file, "ops/moe.c"));
+			}
+			CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+			b = rlx_session_bound(s, RLX_IO_OUTPUT, "y");
+			CHECK(((float *)rlx_buf_ptr(b))[0] > 0);
+			rlx_session_free(s);
+		}
 }
 
 TEST_MAIN()
