@@ -5,7 +5,6 @@
  * device does.
  */
 #include <dlfcn.h>
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "rt/session.h"
 #include "rt/rt.h"
 #include "selftests/gpu/sessions.h"
+#include "selftests/lib/expert_net.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
@@ -36,11 +36,11 @@ static enum rlx_status submitted(struct rlx_session *s)
 /*
  * The device alone has the one net's runs, the host a part in the other's, the third one has
  * lanes. And instead of a net, an arena that is brought to the device twice, by its bytes and
- * by a descriptor.
+ * by a descriptor; or layers of experts, of which some are streamed and others then.
  */
 enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB,
        LANES = SMALL_NET_MLP | SMALL_NET_ATTN | SMALL_NET_EW,
-       RESIDENT = 1 << 20 };
+       RESIDENT = 1 << 20, EXPERTS = 1 << 21 };
 
 static enum rlx_status an_arena_there(struct rlx_error *err)
 {
@@ -68,6 +68,63 @@ static enum rlx_status an_arena_there(struct rlx_error *err)
 	return st;
 }
 
+/* Three runs of layers of experts, under changing placements; @tries: of each that fails. */
+static enum rlx_status run_experts(struct rlx_session *s, const struct expert_net *m, int tries)
+{
+	static const bool place[3][3] = { { 1, 0, 1 }, { 0, 1, 0 }, { 1, 1, 1 } };
+	static const int32_t routes[2 * 4] = { 0, 1, 2, 1, 1, 1, 0, 2 };
+	const float x[4 * 8] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+	float y[4 * 8], want[4 * 8];
+	enum rlx_status st = expert_net_fill(s, m);
+	int run, i, k;
+
+	expert_net_wanted(m, x, routes, want);
+	for (run = 0; run < 3 && !st; run++) {
+		st = rlx_moe_place(s, -1, place[run], 3);
+		for (k = 0; k < tries && !st; k++) {
+			st = expert_net_try(s, m, x, routes, y);
+			if (!st)
+				break;
+			CHECKF(rlx_session_error(s)->text[0], "a run failed without a message");
+			st = k + 1 < tries ? RLX_OK : st;
+		}
+		for (i = 0; i < 4 * 8 && !st; i++)
+			CHECKF(fabs((double)(y[i] - want[i])) < 1e-4, "run %d: [%d] %g, not %g", run,
+			       i, (double)y[i], (double)want[i]);
+	}
+	return st;
+}
+
+static enum rlx_status experts_there(struct rlx_error *err, int tries)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu(),
+				      .flags = RLX_COMPILE_PLACE };
+	static float w[2 * 3 * 8 * 8];
+	struct expert_net m = { .layers = 2, .rows = 4, .width = 8, .experts = 3,
+				.real = RLX_F32, .w = w };
+	struct rlx_graph *g;
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	uint64_t seed = 1;
+	enum rlx_status st;
+
+	expert_net_draw(&m, &seed);
+	g = expert_net_graph(&m);
+	st = g ? rlx_graph_finish(g) : RLX_ENOMEM;
+	if (st)
+		rlx_error_set(err, st, NULL, 0, "no graph");
+	if (!st)
+		st = rlx_compile(g, &o, &p, err);
+	if (!st)
+		st = rlx_session_new(p, NULL, &s, err);
+	if (!st && (st = run_experts(s, &m, tries)))
+		*err = *rlx_session_error(s);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
 /* Compile, run twice and free on a device whose calls fail as @faults says. */
 static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct rlx_error *err)
 {
@@ -81,6 +138,8 @@ static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct 
 	*err = (struct rlx_error){ 0 };
 	if (parts == RESIDENT)
 		return an_arena_there(err);
+	if (parts == EXPERTS)
+		return experts_there(err, 1);
 	g = small_net(parts, 2);
 	st = rlx_compile(g, &o, &p, err);
 	if (!st)
@@ -171,6 +230,8 @@ TEST(every_call_may_fail)
 	met = fail_every_call(ALONE);
 	CHECKF(met > 30, "only %u", met);
 	met = fail_every_call(LANES);
+	CHECKF(met > 60, "only %u", met);
+	met = fail_every_call(EXPERTS);
 	CHECKF(met > 60, "only %u", met);
 	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
 		return;
@@ -290,6 +351,36 @@ TEST(a_run_that_failed_is_tried_again)
 	CHECKF(met > 20, "only %u", met);
 }
 
+/* What of experts is where, after a run that failed, the next one knows. */
+TEST(experts_after_a_run_that_failed)
+{
+	unsigned int n, quiet = 0, met = 0;
+	struct rlx_error err = { 0 };
+	char faults[32];
+	pid_t pid;
+	int rc;
+
+	CHECK_EQ(outcome("", EXPERTS), 0);
+	for (n = 1; n < 2000 && quiet < 40; n++) {
+		snprintf(faults, sizeof(faults), "*:%u:2", n);
+		fflush(stdout);
+		pid = fork();
+		if (!pid) {
+			setenv("RLX_EMU_FAIL", faults, 1);
+			rc = experts_there(&err, 2);
+			fflush(stdout);
+			_exit(rc);
+		}
+		CHECK_EQ(waitpid(pid, &rc, 0), pid);
+		rc = WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+		/* before the first run nothing is tried again */
+		CHECKF(rc == RLX_OK || (rc == RLX_ENOMEM && !met), "%s ended with %d", faults, rc);
+		met += rc == RLX_OK;
+		quiet = rc ? 0 : quiet + 1;
+	}
+	CHECKF(met > 60, "only %u", met);
+}
+
 static enum rlx_status without_faults(void *ctx)
 {
 	return all_of_it("", SHARED, ctx);
@@ -298,6 +389,11 @@ static enum rlx_status without_faults(void *ctx)
 static enum rlx_status in_lanes(void *ctx)
 {
 	return all_of_it("", LANES, ctx);
+}
+
+static enum rlx_status with_experts(void *ctx)
+{
+	return all_of_it("", EXPERTS, ctx);
 }
 
 /* Every allocation fails once; whatever was on the device is given back. */
@@ -309,6 +405,8 @@ TEST(every_allocation_may_fail)
 	CHECK(rlx_oom_sweep(without_faults, &err) > 200);
 	CHECK_EQ(in_lanes(&err), 0);
 	CHECK(rlx_oom_sweep(in_lanes, &err) > 200);
+	CHECK_EQ(with_experts(&err), 0);
+	CHECK(rlx_oom_sweep(with_experts, &err) > 60);
 }
 
 /* A kernel faults: the context is lost, the process is not. */

@@ -3,17 +3,16 @@
  * One set of weights on the device for several processes: each of them is a child,
  * told by a byte what to do and answering with one; the test itself uses no GPU.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/gpu/gpu.h"
 #include "rlx/resident.h"
 #include "rlx/run.h"
 #include "rlx/store.h"
+#include "selftests/gpu/memory_left.h"
 #include "selftests/lib/fds.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
@@ -44,17 +43,6 @@ static struct rlx_arena *sealed_arena(size_t bytes, bool fill)
 		p[i] = table_value(i >= n, (int64_t)(i % n));
 	CHECKF(!rlx_arena_seal(a, RLX_SEAL_WRITE, &err), "%s", err.text);
 	return a;
-}
-
-static size_t memory_left(void)
-{
-	const struct gpu_driver *d = gpu_driver_get(&rlx_gpu_cuda, NULL);
-	int (*info)(size_t *, size_t *) = (int (*)(size_t *, size_t *))dlsym(d->lib,
-									    "cuMemGetInfo_v2");
-	size_t left, all;
-
-	CHECK(info && !info(&left, &all));
-	return left;
 }
 
 /* A session whose weights lie in @a, the constant then in @store, which may be NULL. */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What the driver says is left of CUDA's device memory. */
+#ifndef RLX_TEST_GPU_MEMORY_LEFT_H
+#define RLX_TEST_GPU_MEMORY_LEFT_H
+
+#include <dlfcn.h>
+
+#include "backends/gpu/gpu.h"
+#include "selftests/lib/rlx_test.h"
+
+static inline size_t memory_left(void)
+{
+	const struct gpu_driver *d = gpu_driver_get(&rlx_gpu_cuda, NULL);
+	int (*info)(size_t *, size_t *) = (int (*)(size_t *, size_t *))dlsym(d->lib,
+									    "cuMemGetInfo_v2");
+	size_t left, all;
+
+	CHECK(info && !info(&left, &all));
+	return left;
+}
+
+#endif
