@@ -2,7 +2,8 @@
 /*
  * Products with experts of which a session says where they lie. Those that are resident have slots
  * of device memory, whose addresses a table tells the kernel; others are brought when rows chose
- * them, by a stream of their own to one of two buffers, and multiplied one by one.
+ * them, by a stream of their own to one of two buffers, and multiplied one by one. Packed ones lie
+ * packed in slots and buffers; each becomes floats in the workspace for its product.
  *
  * A product's first pass sorts its rows by expert. How many each has is copied to the host, which
  * waits for that: once for all products of a layer, as they choose by one value.
@@ -11,6 +12,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
+#include "kernels/blocks.h"
 #include "kernels/gpu/gemm_grouped.h"
 
 enum { BUFFERS = 2 };
@@ -46,17 +48,20 @@ static bool multiplies(const struct rlx_lower *lo, uint32_t step, uint32_t k)
 {
 	const struct rlx_plan_step *st = &lo->plan->step[step];
 
-	return k == 1 && st->def->index == RLX_OP_grouped_matmul &&
-	       rlx_expert_product(lo->code, step);
+	return k == 1 && rlx_expert_product(lo->code, step) &&
+	       (st->def->index == RLX_OP_grouped_matmul ||
+		st->def->index == RLX_OP_dequant_grouped_matmul);
 }
 
 struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo)
 {
-	const uint32_t at = (uint32_t)(lo->st - lo->plan->step);
-	struct rlx_expert_product *p = rlx_expert_product(lo->code, at);
+	struct rlx_expert_product *p;
 	const struct rlx_place *w;
 	uint32_t i, k;
 
+	if (lo->trial)		/* who asks has looked at the graph */
+		return lo->code->product;
+	p = rlx_expert_product(lo->code, (uint32_t)(lo->st - lo->plan->step));
 	if (!p)
 		return NULL;
 	w = &lo->plan->val[lo->st->in[1]].place;
@@ -82,8 +87,10 @@ void gpu_experts_lowered(struct rlx_lower *lo, struct rlx_expert_product *p, uin
 	struct gpu_call *call = gpu_calls(c) + before;
 
 	p->placed = true;
-	if (lo->calls->n_call == before)	/* nothing to multiply */
+	if (lo->trial || lo->calls->n_call == before)	/* nothing to multiply */
 		return;
+	if (lo->calls->n_call - before > 1)
+		call++->kind = GPU_UNPACK_CALL;
 	call->kind = GPU_EXPERTS_CALL;
 	call->product = (uint32_t)(p - lo->code->product);
 	if (w->type.dim[0] >= c->most_experts)	/* 0 are some, too */
@@ -379,6 +386,39 @@ static enum rlx_status count(struct gpu_exec *x, const struct gpu_call *call, st
 	return RLX_OK;
 }
 
+/* Is what is at @call behind one that unpacks an expert for it? */
+static bool is_packed(const struct gpu_exec *x, const struct gpu_call *call)
+{
+	return call > gpu_calls(gpu_exec_code(x)) && call[-1].kind == GPU_UNPACK_CALL;
+}
+
+/* By the one that is at @at; what is there has been read when @read is reached. */
+static enum rlx_status multiply(struct gpu_exec *x, const struct gpu_call *call, uint64_t at,
+				uint32_t expert, struct rlx_g_grouped *a, void *read)
+{
+	const struct gpu_call *unpack = call - 1;
+	struct gpu_device *d = gpu_exec_device(x);
+	struct rlx_k_dequant_blocks u;
+	enum rlx_status st = RLX_OK;
+	int rc = 0;
+
+	if (is_packed(x, call)) {
+		memcpy(&u, x->image + unpack->base.args, sizeof(u));
+		u.x = (const void *)(uintptr_t)at;
+		st = gpu_launch_pass(x, unpack, &u, 0);
+		if (!st && read)
+			rc = d->api->event_record(read, x->stream);
+	} else {
+		a->g.b = (const void *)(uintptr_t)at;
+	}
+	a->only = expert + 1;
+	if (!st && !rc)
+		st = gpu_launch_pass(x, call, a, 1);
+	if (!st && !rc && read && !is_packed(x, call))
+		rc = d->api->event_record(read, x->stream);
+	return st ? st : gpu_check(d, rc, "copying an expert in", x->base.err);
+}
+
 /* One that is not resident: the buffer's last reader, the copy and the product take turns. */
 static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *call,
 				  const struct stack *s, uint32_t expert, struct rlx_g_grouped *a)
@@ -387,7 +427,6 @@ static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *cal
 	struct rlx_placement *p = placement_of(x, s);
 	struct gpu_device *d = gpu_exec_device(x);
 	struct gpu_experts *e = x->experts;
-	enum rlx_status st;
 	int rc = d->api->stream_after(e->copies, e->emptied[k], 0);
 
 	if (!rc)
@@ -400,11 +439,31 @@ static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *cal
 		return gpu_check(d, rc, "copying an expert in", x->base.err);
 	p->stats.streamed++;
 	p->stats.streamed_bytes += s->bytes;
-	a->g.b = (const void *)(uintptr_t)e->buffer[k];
-	a->only = expert + 1;
+	return multiply(x, call, e->buffer[k], expert, a, e->emptied[k]);
+}
+
+/* Those that have slots: floats by one launch, packed ones one by one. */
+static enum rlx_status multiply_resident(struct gpu_exec *x, const struct gpu_call *call,
+					 const struct stack *s, struct rlx_g_grouped *a)
+{
+	const struct rlx_placement *p = placement_of(x, s);
+	enum rlx_status st = RLX_OK;
+	bool any = false;
+	uint32_t e;
+
+	for (e = 0; e < s->experts && !st; e++) {
+		if (!p->rows[e] || !s->slot[e])
+			continue;
+		any = true;
+		if (is_packed(x, call))
+			st = multiply(x, call, s->slot[e], e, a, NULL);
+	}
+	if (st || !any || is_packed(x, call))
+		return st;
+	a->where = (const uint64_t *)(uintptr_t)s->table;
 	st = gpu_launch_pass(x, call, a, 1);
-	return st ? st : gpu_check(d, d->api->event_record(e->emptied[k], x->stream),
-				   "copying an expert in", x->base.err);
+	a->where = NULL;
+	return st;
 }
 
 enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
@@ -413,7 +472,6 @@ enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
 	const struct rlx_placement *p = placement_of(x, s);
 	enum rlx_status st;
 	struct rlx_g_grouped a;
-	bool any = false;
 	uint32_t e;
 
 	memcpy(&a, x->image + call->base.args, sizeof(a));
@@ -421,13 +479,8 @@ enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
 	st = gpu_launch_pass(x, call, &a, 0);
 	if (!st)
 		st = count(x, call, s);
-	for (e = 0; e < s->experts; e++)
-		any = any || (p->rows[e] && s->slot[e]);
-	if (!st && any) {
-		a.where = (const uint64_t *)(uintptr_t)s->table;
-		st = gpu_launch_pass(x, call, &a, 1);
-		a.where = NULL;
-	}
+	if (!st)
+		st = multiply_resident(x, call, s, &a);
 	for (e = 0; e < s->experts && !st; e++)
 		if (p->rows[e] && !s->slot[e])
 			st = stream_one(x, call, s, e, &a);

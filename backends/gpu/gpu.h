@@ -101,6 +101,7 @@ struct gpu_call {
 enum gpu_call_kind {
 	GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL,
 	GPU_EXPERTS_CALL,		/* launches of a kernel, as experts.c says */
+	GPU_UNPACK_CALL,		/* and of another, for those of the call behind it */
 	GPU_COLLECTIVE_CALL,		/* its arguments are a struct gpu_collective */
 };
 #define GPU_NO_STEP	UINT32_MAX
@@ -108,7 +109,8 @@ enum gpu_call_kind {
 /* Has it a kernel, with a status word and scratch? */
 static inline bool gpu_is_launch(const struct gpu_call *call)
 {
-	return call->kind == GPU_KERNEL_CALL || call->kind == GPU_EXPERTS_CALL;
+	return call->kind == GPU_KERNEL_CALL || call->kind == GPU_EXPERTS_CALL ||
+	       call->kind == GPU_UNPACK_CALL;
 }
 
 /* A sum over ranks: device addresses, or where the table has them. */
@@ -558,7 +560,7 @@ enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call,
 
 /*
  * experts.c: the step's product, if it may leave its experts in host memory; else NULL. It has been
- * lowered to the call behind the first @before, or to none. What an exec needs for that; before a run, slots as its placement asks; the product itself; after a failure,
+ * lowered to the call behind the first @before, or to none, or to two: one unpacks an expert. What an exec needs for that; before a run, slots as its placement asks; the product itself; after a failure,
  * nothing is under way.
  */
 struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo);

@@ -347,6 +347,8 @@ enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 		return host_step(x, call);
 	case GPU_COLLECTIVE_CALL:
 		return gpu_run_collective(x, call);
+	case GPU_UNPACK_CALL:
+		return RLX_OK;		/* by the next one */
 	case GPU_EXPERTS_CALL:
 		return skips_launch(x, call) ? RLX_OK : gpu_run_experts(x, call);
 	}

@@ -840,7 +840,11 @@ void gpu_release(struct rlx_code *code)
 bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why)
 {
 	struct rlx_plan none = { 0 };
-	struct gpu_code code = { .base.dev = (struct rlx_device *)dev, .base.plan = &none };
+	struct rlx_expert_product placed = { 0 };
+	struct gpu_code code = {
+		.base.dev = (struct rlx_device *)dev, .base.plan = &none,
+		.base.product = q->placed ? &placed : NULL, .base.n_product = q->placed,
+	};
 	struct gpu_lower *gl = lower_new(&code.base, why);
 	bool yes = true;
 

@@ -86,6 +86,7 @@ struct rlx_infer {
 	struct rlx_type			 out[RLX_MAX_OUT];
 	/* For backends that are asked: of inputs that are constants; NULL: of none it is known */
 	struct rlx_blob *const		*constant;
+	bool				 placed;	/* and: experts may stay in host memory */
 };
 
 /* Evaluate sub-graph @sub: @in and @out in order of its inputs and outputs. */

@@ -64,6 +64,29 @@ static struct rlx_blob *zeros(const struct rlx_type *t)
 	return b;
 }
 
+/*
+ * Under RLX_COMPILE_PLACE: is it a product with experts as they were given, which products alone
+ * read? Packed ones are then unpacked one by one, and not as a whole ahead of it.
+ */
+static bool is_placed(const struct rlx_legal *l, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = l->g;
+	uint32_t w, i, k;
+
+	if (!(l->c->flags & RLX_COMPILE_PLACE) || !rlx_expert_choice(g, n))
+		return false;
+	w = n->in[1];
+	if (rlx_node_of(g, w)->def->index != RLX_OP_constant &&
+	    rlx_node_of(g, w)->def->index != RLX_OP_param)
+		return false;
+	for (i = 0; i < g->n_node; i++)
+		for (k = 0; k < g->node[i].n_in; k++)
+			if (g->node[i].in[k] == w &&
+			    (k != 1 || !rlx_expert_choice(g, &g->node[i])))
+				return false;
+	return true;
+}
+
 /* Inputs as they are, or as dtype to[k]. */
 static void take_inputs(struct question *a, const enum rlx_dtype *to)
 {
@@ -234,7 +257,8 @@ bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, const voi
 	if (n->n_in > RLX_LEGAL_INPUTS)
 		return false;
 	a.q = (struct rlx_infer){ .def = n->def, .args = args ? args : n->args, .n_in = n->n_in,
-				  .in = a.in, .constant = a.constant, .err = &quiet, .n_out = 1 };
+				  .in = a.in, .constant = a.constant, .err = &quiet, .n_out = 1,
+				  .placed = is_placed(l, n) };
 	take_inputs(&a, to);
 	if (!rlx_op_infer(&a.q))
 		return ask(&a);
@@ -251,7 +275,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 	if (!target->dev || n->def->traits & (RLX_T_LEAF | RLX_T_VIEW))
 		return RLX_LEGAL_NATIVE;
 	a.q = (struct rlx_infer){ .def = n->def, .args = n->args, .n_in = n->n_in, .in = a.in,
-				  .constant = a.constant };
+				  .constant = a.constant, .placed = is_placed(l, n) };
 	if (n->n_in > RLX_LEGAL_INPUTS)
 		return RLX_LEGAL_NONE;
 	if (is_native(&a))

@@ -4,6 +4,7 @@
 
 #include "rlx/blocks.h"
 #include "rlx/moe.h"
+#include "rlx/scheme.h"
 #include "selftests/lib/expert_net.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -344,6 +345,115 @@ TEST(r015_once_a_layer)
 		CHECK_EQ(sum, 2 * 2 * ROWS);
 		rlx_session_free(s);
 	}
+}
+
+/* ---- packed ---- */
+
+enum { PACKED = 8, DEEP = 256, TOKENS = 37 };
+
+/* Any codes, by scales of about 1 / 1000, which lie in bytes 0 and 1, and of Q4_K 2 and 3 too. */
+static void draw_blocks(uint8_t *w, int scheme, size_t bytes, uint64_t *seed)
+{
+	const size_t size = (size_t)rlx_block_bytes(scheme);
+
+	for (size_t i = 0; i < bytes; i++) {
+		w[i] = (uint8_t)(rlx_test_rand(seed) >> 24);
+		if (i % size == 1 || (scheme == RLX_SCHEME_Q4_K && i % size == 3))
+			w[i] = (uint8_t)((w[i] & 0x83) | 0x14);
+	}
+}
+
+/* x w[route]' twice, by blocks that are a param and a constant. */
+static struct rlx_session *packed_session(const char *device, int scheme, enum rlx_dtype real,
+					  const uint8_t *w, uint32_t flags)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device, .flags = flags };
+	int64_t line = DEEP / rlx_block_elements(scheme) * rlx_block_bytes(scheme);
+	struct rlx_type tw = rlx_type(RLX_U8, PACKED, DEEP, line);
+	struct rlx_graph *g = rlx_graph_new("packed");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, TOKENS, DEEP));
+	rlx_value route = rlx_input(g, "route", rlx_type(RLX_I64, TOKENS));
+	struct rlx_session *s;
+
+	x = rlx_emit(g, dequant_grouped_matmul, .x = rlx_emit(g, cast, .x = x, .to = real),
+		     .w = rlx_param(g, "w", tw), .idx = route, .scheme = scheme);
+	x = rlx_emit(g, dequant_grouped_matmul, .x = x, .idx = route, .scheme = scheme,
+		     .w = rlx_constant(g, tw, w + PACKED * DEEP * line));
+	rlx_output(g, "y", rlx_emit(g, cast, .x = x, .to = RLX_F32));
+	s = rig_session(g, &o);
+	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", tw, w));
+	return s;
+}
+
+static void run_packed(struct rlx_session *s, const float *x, const int64_t *route, float *y)
+{
+	struct rlx_type t = rlx_type(RLX_F32, TOKENS, DEEP);
+	struct rlx_buf out = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
+
+	memset(rlx_buf_ptr(out), 0xa5, out.bytes);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t, x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "route", rlx_type(RLX_I64, TOKENS), route));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, y));
+}
+
+/* On every device as by doubles, and the same bits wherever they lie, packed. */
+static void packed(const char *device, int scheme, enum rlx_dtype real, uint64_t *seed)
+{
+	static float x[TOKENS * DEEP], y[3][TOKENS * DEEP], want[TOKENS * DEEP];
+	uint64_t each = (uint64_t)(DEEP / rlx_block_elements(scheme) * rlx_block_bytes(scheme)) * DEEP;
+	uint8_t *w = malloc(2 * PACKED * each);
+	const bool some[PACKED] = { 1, 0, 0, 1, 0, 1 };
+	struct rlx_session *s, *ref;
+	bool gpu = is_gpu(device);
+	int64_t route[TOKENS], i;
+	struct rlx_moe_layer l;
+	struct rlx_moe_stats t;
+	double top = 0;
+
+	draw_blocks(w, scheme, 2 * PACKED * each, seed);
+	for (i = 0; i < TOKENS * DEEP; i++)
+		x[i] = (float)((int64_t)(rlx_test_rand(seed) % 65) - 32) / 32;
+	for (i = 0; i < TOKENS; i++)
+		route[i] = (int64_t)(rlx_test_rand(seed) % (2 * PACKED)) - PACKED;
+	s = packed_session(device, scheme, real, w, RLX_COMPILE_PLACE | RLX_COMPILE_NATIVE);
+	ref = packed_session("ref", scheme, real, w, 0);
+	run_packed(ref, x, route, want);
+	CHECK(rlx_moe_layers(s) == 1 && !rlx_moe_layer(s, 0, &l));
+	CHECK(l.products == 2 && l.experts == PACKED && l.expert_bytes == 2 * each);
+	for (int k = 0; k < 3; k++) {
+		CHECKF(!rlx_moe_place(s, 0, k == 1 ? some : (bool[PACKED]){ 0 },
+				      k ? PACKED : 0), "%s", rlx_session_error(s)->text);
+		run_packed(s, x, route, y[k]);
+		CHECK(!memcmp(y[0], y[k], sizeof(y[0])));
+		t = taken(s, 0);
+		CHECKF(t.rows_device + t.rows_host == TOKENS && (k != 2 || !gpu || !t.rows_device) &&
+		       t.streamed == 2 * t.calls_host &&
+		       t.streamed_bytes == t.streamed * each, "%d and %d rows",
+		       (int)t.rows_device, (int)t.rows_host);
+		CHECK(!gpu || k != 1 || t.demoted == 5);
+	}
+	for (i = 0; i < TOKENS * DEEP; i++)
+		top = fabs((double)want[i]) > top ? fabs((double)want[i]) : top;
+	for (i = 0; i < TOKENS * DEEP; i++)
+		CHECKF(fabs((double)(y[0][i] - want[i])) <= (real == RLX_F32 ? 1e-5 : 1e-2) * top,
+		       "%s, scheme %d: [%d] %g, not %g", device, scheme, (int)i, (double)y[0][i],
+		       (double)want[i]);
+	rlx_session_free(s);
+	rlx_session_free(ref);
+	free(w);
+}
+
+TEST(r198_packed_experts)
+{
+	static const int scheme[] = { RLX_SCHEME_Q4_K, RLX_SCHEME_Q8_0, RLX_SCHEME_Q4_0 };
+	uint64_t seed = rlx_test_seed();
+	const char *device[RIG_DEVICES];
+	unsigned int n = rig_devices(device), d, i;
+
+	for (d = 2; d < n; d++)
+		for (i = 0; i < 3; i++)
+			packed(device[d], scheme[i], i == 2 ? RLX_BF16 : RLX_F32, &seed);
 }
 
 /* ---- what is refused ---- */
