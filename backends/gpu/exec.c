@@ -161,8 +161,8 @@ enum rlx_status gpu_init(struct rlx_exec *exec)
 	enum rlx_status st = gpu_enter(d, exec->err);
 
 	if (!st)
-		st = gpu_check(d, d->api->stream_new(&x->stream, GPU_STREAM_APART), "making a stream",
-			       exec->err);
+		st = gpu_check(d, d->api->stream_new(&x->stream, GPU_STREAM_APART),
+			       "making a stream", exec->err);
 	if (!st)
 		st = make_memory(x);
 	if (!st)

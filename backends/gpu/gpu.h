@@ -559,12 +559,16 @@ enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call,
 				uint32_t pass);
 
 /*
- * experts.c: the step's product, if it may leave its experts in host memory; else NULL. It has been
- * lowered to the call behind the first @before, or to none, or to two: one unpacks an expert. What an exec needs for that; before a run, slots as its placement asks; the product itself; after a failure,
- * nothing is under way.
+ * experts.c, when compiling: the step's product, if it may leave its experts in host memory, else
+ * NULL; it has been lowered, to the call behind the first @before, to two of which the first one
+ * unpacks an expert, or to none.
  */
 struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo);
 void gpu_experts_lowered(struct rlx_lower *lo, struct rlx_expert_product *p, uint32_t before);
+/*
+ * What an exec needs for that; before a run, slots as its placement asks; the product itself;
+ * after a failure, nothing is under way.
+ */
 enum rlx_status gpu_experts_init(struct gpu_exec *x);
 void gpu_experts_fini(struct gpu_exec *x);
 enum rlx_status gpu_experts_prepare(struct gpu_exec *x);

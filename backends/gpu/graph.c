@@ -41,9 +41,14 @@ static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, i
 	       (uint64_t)(call - gpu_calls(c)) * sizeof(struct gpu_live) : 0;
 }
 
-/* Passes from @first to @end, with @args. */
-static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, void *with,
-			 uint32_t first, uint32_t end, void *s, bool pdl)
+/* Of a launch: those from @first on, with @args. */
+struct passes {
+	uint32_t	first, end;
+	void		*args;
+};
+
+static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, const struct passes *p,
+			 void *s, bool pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
 	const struct gpu_code *c = gpu_exec_code(x);
@@ -57,12 +62,12 @@ static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, void *
 				offsetof(struct gpu_live, rows)),
 		.checked = (const int64_t *)(uintptr_t)live_at(x, call, call->base.checked.n,
 				offsetof(struct gpu_live, checked)),
-		.units = l->units, .pass = first,
+		.units = l->units, .pass = p->first,
 	};
-	void *args[2] = { with, &env };
+	void *args[2] = { p->args, &env };
 	int rc = 0;
 
-	for (; env.pass < end && !rc; env.pass++)
+	for (; env.pass < p->end && !rc; env.pass++)
 		rc = launch_one(x, call, args, s, pdl || env.pass);
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
 		rc = gpu_exec_device(x)->api->stream_wait(s);
@@ -71,9 +76,12 @@ static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, void *
 
 static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
 {
-	const uint32_t passes = call->launch.n_launches ? call->launch.n_launches : 1;
+	const struct passes all = {
+		.end = call->launch.n_launches ? call->launch.n_launches : 1,
+		.args = x->image + call->base.args,
+	};
 
-	return launch_passes(x, call, x->image + call->base.args, 0, passes, s, pdl);
+	return launch_passes(x, call, &all, s, pdl);
 }
 
 /* What came of a launch: the message names the op and where its author asked for it. */
@@ -96,7 +104,9 @@ static enum rlx_status launched(struct gpu_exec *x, const struct gpu_call *call,
 enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call, void *args,
 				uint32_t pass)
 {
-	return launched(x, call, launch_passes(x, call, args, pass, pass + 1, x->stream, false));
+	const struct passes one = { pass, pass + 1, args };
+
+	return launched(x, call, launch_passes(x, call, &one, x->stream, false));
 }
 
 /* A launch that makes several steps is left out with the last one of them. */

@@ -99,7 +99,7 @@ template <int EDGE, int THREADS> struct expert_rows {
 		return group;
 	}
 
-	/* Where its matrix is becomes g->b, if it does not lie with the others; false: elsewhere. */
+	/* Where its matrix is becomes g->b, if it lies apart; false: by another launch. */
 	DEV bool find(int group, struct rlx_k_gemm *g) const
 	{
 		if (a.where)

@@ -11,7 +11,8 @@
  * Does:	row i times the transpose of matrix idx[i], whose n rows of k elements are as
  *		dequantize_packed gives them by scheme, RLX_SCHEME_Q4_0 to RLX_SCHEME_NVFP4: GGUF
  *		has the weights of experts so. A negative index counts from the end. CPUs read the
- *		blocks as they lie, for x of f64 and on other devices they become floats.
+ *		blocks as they lie, for x of f64 and on other devices they become floats; on
+ *		GPUs, under RLX_COMPILE_PLACE and for x of f32, those of one expert at a time.
  * Errors:	RLX_ERANGE for an index outside -e to e - 1.
  * Gradient:	by dequantize_packed and grouped_matmul: to x; none to w and idx
  * Source:	grouped_matmul and GGUF

@@ -124,7 +124,8 @@ TEST(r011_bits_and_counts)
 			CHECKF(fabs((double)(y[0][i] - want[i])) < 1e-5, "%s: [%u] %g, not %g",
 			       device[d / 2], i, (double)y[0][i], (double)want[i]);
 		CHECK_EQ(rlx_moe_place(s, 0, (bool[5]){ 0 }, 5), RLX_ERANGE);
-		CHECKF(strstr(rlx_session_error(s)->text, "has 4"), "%s", rlx_session_error(s)->text);
+		CHECKF(strstr(rlx_session_error(s)->text, "has 4"), "%s",
+		       rlx_session_error(s)->text);
 		rlx_session_free(s);
 	}
 	free(m.w);
@@ -408,7 +409,8 @@ static void run_packed(struct rlx_session *s, const float *x, const int64_t *rou
 static void packed(const char *device, int scheme, uint64_t *seed)
 {
 	static float x[TOKENS * DEEP], y[3][TOKENS * DEEP], want[TOKENS * DEEP];
-	uint64_t each = (uint64_t)(DEEP / rlx_block_elements(scheme) * rlx_block_bytes(scheme)) * DEEP;
+	uint64_t each = (uint64_t)(DEEP / rlx_block_elements(scheme)) * DEEP *
+			(uint64_t)rlx_block_bytes(scheme);
 	uint8_t *w = malloc(2 * PACKED * each);
 	const bool some[PACKED] = { 1, 0, 0, 1, 0, 1 };
 	struct rlx_session *s, *ref;
@@ -436,8 +438,8 @@ static void packed(const char *device, int scheme, uint64_t *seed)
 		run_packed(s, x, route, y[k]);
 		CHECK(!memcmp(y[0], y[k], sizeof(y[0])));
 		t = taken(s, 0);
-		CHECKF(t.rows_device + t.rows_host == TOKENS && (k != 2 || !gpu || !t.rows_device) &&
-		       t.streamed == 2 * t.calls_host &&
+		CHECKF(t.rows_device + t.rows_host == TOKENS &&
+		       (k != 2 || !gpu || !t.rows_device) && t.streamed == 2 * t.calls_host &&
 		       t.streamed_bytes == t.streamed * each, "%d and %d rows",
 		       (int)t.rows_device, (int)t.rows_host);
 		CHECK(!gpu || k != 1 || t.demoted == 5);
@@ -574,7 +576,8 @@ TEST(r011_not_to_be_placed)
 				   .idx = rlx_input(g, "i", rlx_type(RLX_I32, 2))));
 			s = rig_session(g, &o);
 			CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", tw, data));
-			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 4), data));
+			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 4),
+					       data));
 			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I32, 2),
 					       (int32_t[]){ 1, 0 }));
 			if (!strcmp(device[d], "cpu")) {

@@ -21,7 +21,9 @@
  *		rlx_moe_place(s, layer, resident, EXPERTS);
  *
  * One kernel multiplies them all, wherever they lie, so that results are the same bits under any
- * placement; none is multiplied by the host for that reason.
+ * placement; none is multiplied by the host for that reason. Packed experts
+ * (dequant_grouped_matmul) lie packed in slots and buffers, and become floats one by one, for the
+ * product alone.
  *
  * Which experts are hit is known on the device alone: before the products of a layer the host
  * waits for the counts, and launches of such a program are not one graph. So runs of a program
@@ -96,10 +98,11 @@ rlx_moe_layer(struct rlx_session *s, unsigned int layer, struct rlx_moe_layer *o
  * anew is brought anew, as far as its experts are resident.
  * Context: neither sleeps nor allocates; copies nothing.
  * Return: RLX_EINVAL (no @resident; the program was compiled without RLX_COMPILE_PLACE), RLX_ERANGE
- * (no such layer; it has fewer than @n experts), RLX_ENOSUP (the device has another memory, and
- * some of the layer's experts cannot be left out of it: its backend is "vulkan" or "pjrt", they
- * are packed or made by a step of the program, or something else reads them), RLX_EBUSY (a run is
- * under way). Then all is as it was.
+ * (no such layer; it has fewer than @n experts), RLX_ENOSUP (some product of the layer, which the
+ * message names, has not been compiled for it: the backend is none of "cpu", "cuda" and "rocm", or
+ * has no kernel for the product; on a GPU also because a step of the program makes the weights,
+ * turns them say, because something else reads them, or because packed ones meet rows that are not
+ * of f32), RLX_EBUSY (a run is under way). Then all is as it was.
  */
 RLX_EXPORT enum rlx_status
 rlx_moe_place(struct rlx_session *s, int layer, const bool *resident, unsigned int n);

@@ -71,7 +71,8 @@ RLX_EXPORT void rlx_session_free(struct rlx_session *s);
 
 /**
  * rlx_session_clone - a session over the same program with the same bindings of
- * params and the same placement of experts (rlx/moe.h), its own workspace, and its own inputs, outputs and states, unbound.
+ * params and the same placement of experts (rlx/moe.h), its own workspace, and its own
+ * inputs, outputs and states, unbound.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,
@@ -163,7 +164,8 @@ enum rlx_where {
  *
  * A param and a stable input are in both places once a run has brought them, and in the host's
  * alone from the word on that they changed; a param in a resident arena (rlx/resident.h) is in
- * both from the start. What a device keeps of a pair or a state is there alone after a run, and
+ * both from the start. A param that is experts of a program with RLX_COMPILE_PLACE is in the
+ * host's alone, whatever slots they have (rlx/moe.h). What a device keeps of a pair or a state is there alone after a run, and
  * in both places after rlx_session_get() or rlx_session_bound() of it. Results are in
  * the host's memory, and so is all on devices that use that.
  * Context: neither sleeps for the device nor allocates, and moves nothing
@@ -376,8 +378,8 @@ struct rlx_transfers {
  *
  * Data of tensors is counted, by whoever moves it: the device's engines, its kernels, or
  * a CPU (that part is counted as copied as well, rlx_stats). Not counted: buffers that
- * kernels use in place in host memory, constants, which are the program's, and the few
- * bytes of addresses and status words that a run takes.
+ * kernels use in place in host memory, constants, which are the program's, but for those that are
+ * experts (rlx/moe.h), and the few bytes of addresses, counts and status words that a run takes.
  * Context: not while a run is under way. Return: all 0 for NULL.
  */
 RLX_EXPORT struct rlx_transfers rlx_session_transfers(const struct rlx_session *s);
