@@ -165,9 +165,9 @@ enum rlx_where {
  * A param and a stable input are in both places once a run has brought them, and in the host's
  * alone from the word on that they changed; a param in a resident arena (rlx/resident.h) is in
  * both from the start. A param that is experts of a program with RLX_COMPILE_PLACE is in the
- * host's alone, whatever slots they have (rlx/moe.h). What a device keeps of a pair or a state is there alone after a run, and
- * in both places after rlx_session_get() or rlx_session_bound() of it. Results are in
- * the host's memory, and so is all on devices that use that.
+ * host's alone, whatever slots they have (rlx/moe.h). What a device keeps of a pair or a state
+ * is there alone after a run, and in both places after rlx_session_get() or rlx_session_bound()
+ * of it. Results are in the host's memory, and so is all on devices that use that.
  * Context: neither sleeps for the device nor allocates, and moves nothing
  * (rlx_session_transfers()). Return: RLX_ENOENT; RLX_EINVAL (no @out); RLX_EBUSY (a run is under
  * way); *@out is then not written.
