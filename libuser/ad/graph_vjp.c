@@ -105,6 +105,8 @@ static enum rlx_status check(const struct rlx_graph *g, const rlx_value *wrt,
 	if (!g || !g->finished)
 		return rlx_fail(err, RLX_EINVAL,
 				"gradient: the graph is NULL or not finished");
+	if (rlx_graph_is_bound(g, "gradient", err))
+		return RLX_EINVAL;
 	if (n && !wrt)
 		return rlx_fail(err, RLX_EINVAL, "gradient: no values to differentiate by");
 	for (i = 0; i < n; i++) {

@@ -577,6 +577,8 @@ static bool take_args(struct rlx_graph *g, const struct rlx_ad *a, struct rlx_ad
 			 "no arguments, or their size is not set");
 		return false;
 	}
+	if (rlx_graph_is_bound(g, "gradient", &g->err))
+		return false;
 	*own = (struct rlx_ad){ 0 };
 	memcpy(own, a, a->size < sizeof(*own) ? a->size : sizeof(*own));
 	return check_numbers(g, &own->of, "of") && check_numbers(g, &own->wrt, "wrt");

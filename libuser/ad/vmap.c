@@ -268,6 +268,8 @@ static bool take_args(struct rlx_graph *g, const struct rlx_vmap *a, struct rlx_
 			 "no arguments, or their size is not set");
 		return false;
 	}
+	if (rlx_graph_is_bound(g, "vmap", &g->err))
+		return false;
 	if (!of_graph(g, &own->of, "of") || !of_graph(g, &own->over, "over") ||
 	    !of_graph(g, &own->with, "with"))
 		return false;

@@ -114,8 +114,13 @@ int rlx_type_print(const struct rlx_type *t, char *buf, size_t size)
 #define OUT(...) n += (size_t)snprintf(n < size ? buf + n : NULL, \
 				       n < size ? size - n : 0, __VA_ARGS__)
 	OUT("%s[", rlx_dtype_name(t->dtype));
-	for (i = 0; i < rank; i++)
-		OUT("%s%lld", i ? "," : "", (long long)t->dim[i]);
+	for (i = 0; i < rank; i++) {
+		OUT("%s", i ? "," : "");
+		if (t->dim[i] < -((int64_t)1 << 61))	/* rlx_dim()'s: its graph knows the name */
+			OUT("?");
+		else
+			OUT("%lld", (long long)t->dim[i]);
+	}
 	OUT("]");
 #undef OUT
 	return (int)n;

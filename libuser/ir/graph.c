@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "ir/custom.h"
-#include "ir/graph.h"
+#include "ir/dims.h"
 #include "ir/element.h"
 
 static const struct rlx_error no_graph = {
@@ -69,6 +69,7 @@ void rlx_graph_put(struct rlx_graph *g)
 	for (i = 0; i < 3; i++)
 		rlx_free(g->io[i].e);
 	rlx_map_fini(&g->names);
+	rlx_dims_fini(g->dims);
 	rlx_free(g->node);
 	rlx_free(g->val);
 	rlx_bump_fini(&g->bump);
@@ -214,6 +215,31 @@ void rlx_expand_op(struct rlx_expand *q, enum rlx_status (*rule)(struct rlx_expa
 	}
 }
 
+/* A body of sizes that nobody gives could not be run. */
+static enum rlx_status check_bodies(const struct rlx_infer *q)
+{
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
+
+	for (i = 0; i < q->def->n_field && !st; i++)
+		if (q->def->field[i].role == RLX_FIELD_ATTR &&
+		    q->def->field[i].kind == RLX_K_graph)
+			st = rlx_graph_is_bound(*(struct rlx_graph **)
+						rlx_field_ptr(&q->def->field[i], q->args),
+						q->def->name, q->err);
+	return st;
+}
+
+static enum rlx_status infer(struct rlx_graph *g, struct rlx_infer *q, const uint32_t *in)
+{
+	enum rlx_status st;
+
+	if (g->dims)
+		return rlx_dims_infer(g, q, in);
+	st = q->def->traits & RLX_T_SUBGRAPH ? check_bodies(q) : RLX_OK;
+	return st ? st : rlx_op_infer(q);
+}
+
 static bool reserve(struct rlx_graph *g, uint32_t n_out)
 {
 	return g->n_val < UINT32_MAX - n_out && g->n_node < UINT32_MAX - 1 &&
@@ -248,7 +274,7 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		types[i] = in[i] ? &g->val[in[i]].type : NULL;
 	q.args = node.args;
 	q.in = types;
-	if (rlx_args_resolve(def, node.args, &g->err) || rlx_op_infer(&q)) {
+	if (rlx_args_resolve(def, node.args, &g->err) || infer(g, &q, in)) {
 		g->err.file = file;
 		g->err.line = line;
 		g->err.node = g->n_node;

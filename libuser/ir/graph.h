@@ -62,6 +62,7 @@ struct rlx_graph {
 	uint32_t		 n_state;
 	uint32_t		 scope, n_scope, last_scope;	/* of what is emitted now */
 	uint32_t		 outer_scope[32];
+	struct rlx_dims		*dims;	/* ir/dims.h; NULL: all sizes are known */
 };
 
 /* Which of enum rlx_io an entry of g->io[] is to callers: states are apart. */
@@ -175,6 +176,13 @@ uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t 
  * unless that is NULL. False: there is a blob, a graph or an op of a user's, which have none.
  */
 bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned char *to, size_t *n);
+
+/*
+ * bind.c: for who takes graphs whose sizes are all known: RLX_EINVAL names @who, and a dimension of
+ * @g that has none.
+ */
+enum rlx_status rlx_graph_is_bound(const struct rlx_graph *g, const char *who,
+				   struct rlx_error *err);
 
 enum rlx_status rlx_graph_verify(const struct rlx_graph *g, struct rlx_error *err);
 

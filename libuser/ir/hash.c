@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "ir/custom.h"
-#include "ir/graph.h"
+#include "ir/dims.h"
 
 /* Blobs over this size are compared by identity within CSE, see rlx_args_equal(). */
 static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t h)
@@ -197,50 +197,99 @@ bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned cha
 }
 
 /*
- * Of each value, from its op, attributes and inputs; @h indexed by value. False: no memory for
- * those of a graph inside.
+ * Of each value and dimension, from what it is made of, whatever its number; @n_dim are
+ * known.
  */
-static bool hash_values(const struct rlx_graph *g, uint64_t *h)
+struct hashes {
+	const struct rlx_graph	*g;
+	uint64_t		*value;
+	int64_t			*dim;
+	uint32_t		 n_dim;
+};
+
+static int64_t hash_dim(const struct hashes *h, const struct rlx_dim *e)
 {
+	int64_t of[3] = { e->kind, e->a, e->b };
+	uint64_t seed = e->name ? rlx_hash_bytes(e->name, strlen(e->name), 0) : 0;
+
+	if (e->kind == RLX_DIM_VALUE)
+		of[1] = (int64_t)h->value[e->a];
+	else if (e->kind != RLX_DIM_NAME) {
+		of[1] = rlx_is_dim(e->a) ? h->dim[rlx_dim_place(e->a)] : e->a;
+		of[2] = rlx_is_dim(e->b) ? h->dim[rlx_dim_place(e->b)] : e->b;
+	}
+	return (int64_t)rlx_hash_bytes(of, sizeof(of), seed);
+}
+
+/* An op in a template; what its arguments name was there before it. 0: no memory. */
+static uint64_t hash_template_args(struct hashes *h, const struct rlx_node *n)
+{
+	const struct rlx_dims *d = h->g->dims;
+	const struct rlx_dim_at at = { .g = h->g, .sample = RLX_DIM_ALL, .size = h->dim };
+	struct rlx_args_at c;
+	uint64_t x;
+
+	for (; h->n_dim < d->n; h->n_dim++) {
+		const struct rlx_dim *e = &d->e[h->n_dim];
+
+		if (e->kind == RLX_DIM_VALUE && e->a >= n->out)
+			break;
+		h->dim[h->n_dim] = hash_dim(h, e);
+	}
+	if (rlx_args_at(&c, &at, n->def, n->args, NULL))
+		return 0;
+	x = rlx_args_hash(n->def, c.args, n->n_in);
+	rlx_args_at_fini(&c);
+	return x;
+}
+
+/* False: no memory for those of a graph inside. */
+static bool hash_values(struct hashes *h)
+{
+	const struct rlx_graph *g = h->g;
 	uint32_t n, i;
 
-	h[0] = 0x6e6f6e65;
+	h->value[0] = 0x6e6f6e65;
 	for (n = 0; n < g->n_node; n++) {
 		const struct rlx_node *v = &g->node[n];
-		uint64_t x = rlx_args_hash(v->def, v->args, v->n_in);
+		uint64_t x = g->dims ? hash_template_args(h, v) :
+				       rlx_args_hash(v->def, v->args, v->n_in);
 
 		if (!x)
 			return false;
 		for (i = 0; i < v->n_in; i++)
-			x = rlx_hash_bytes(&h[v->in[i]], sizeof(*h), x);
+			x = rlx_hash_bytes(&h->value[v->in[i]], sizeof(*h->value), x);
 		for (i = 0; i < v->n_out; i++)
-			h[v->out + i] = rlx_hash_bytes(&i, sizeof(i), x);
+			h->value[v->out + i] = rlx_hash_bytes(&i, sizeof(i), x);
 	}
 	return true;
 }
 
 uint64_t rlx_graph_hash(const struct rlx_graph *g)
 {
-	uint64_t *h, x = 0;
+	struct hashes h = { .g = g };
+	uint64_t x = 0;
 	uint32_t i;
 	int io;
 
 	if (!g)
 		return 0;
-	h = rlx_calloc(g->n_val, sizeof(*h));
-	if (!h)
-		return 0;
-	if (!hash_values(g, h)) {
-		rlx_free(h);
-		return 0;
-	}
+	h.value = rlx_calloc(g->n_val, sizeof(*h.value));
+	h.dim = g->dims ? rlx_calloc(g->dims->n + 1ul, sizeof(*h.dim)) : NULL;
+	if (!h.value || (g->dims && !h.dim) || !hash_values(&h))
+		goto out_free;
+	for (i = 0; g->dims && i < g->dims->n_name; i++)
+		x += (uint64_t)hash_dim(&h, &g->dims->e[g->dims->name[i]]);
 	for (io = 0; io < 3; io++)
 		for (i = 0; i < g->io[io].n; i++) {
 			const struct rlx_named *e = &g->io[io].e[i];
 
 			x = rlx_hash_bytes(e->name, strlen(e->name), x);
-			x = rlx_hash_bytes(&h[e->v.id], sizeof(*h), x);
+			x = rlx_hash_bytes(&h.value[e->v.id], sizeof(*h.value), x);
 		}
-	rlx_free(h);
-	return x | 1;
+	x |= 1;
+out_free:
+	rlx_free(h.value);
+	rlx_free(h.dim);
+	return x;
 }

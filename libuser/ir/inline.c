@@ -122,6 +122,8 @@ static enum rlx_status check(struct inliner *q)
 	if (!q->part || !q->part->finished)
 		return rlx_fail(&q->g->err, RLX_EINVAL,
 				"inline: the part is NULL or not finished; see rlx_graph_finish()");
+	if (rlx_graph_is_bound(q->part, "inline", &q->g->err))
+		return q->g->err.status;
 	if (q->g->finished)
 		return rlx_fail(&q->g->err, RLX_EINVAL,
 				"inline: graph '%s' is finished and takes no more ops", q->g->name);

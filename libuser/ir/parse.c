@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "ir/custom.h"
-#include "ir/graph.h"
+#include "ir/dims.h"
 
 enum { MAX_DEPTH = 16, MAX_NAME = 256 };
 
@@ -29,6 +29,7 @@ struct scope {
 };
 
 static struct rlx_graph *parse_graph(struct parser *p);
+static uint32_t value(struct parser *p, const struct scope *s);
 
 static void __rlx_printf(3, 4) fail_at(struct parser *p, enum rlx_status st,
 				       const char *fmt, ...)
@@ -181,7 +182,89 @@ static char *string(struct parser *p)
 	return out;
 }
 
-static struct rlx_type type(struct parser *p)
+/* What value %n has along an axis: "%n[axis]". */
+static int64_t size_of_value(struct parser *p, const struct scope *s)
+{
+	uint32_t v = value(p, s);
+	const struct rlx_type *t = rlx_type_of(s->g, (rlx_value){ v });
+	int64_t axis;
+
+	need(p, "[");
+	axis = p->st ? 0 : integer(p);
+	need(p, "]");
+	if (!p->st && (axis < 0 || axis >= t->rank))
+		bad(p, "there is no axis %lld", (long long)axis);
+	return p->st ? 0 : t->dim[axis];
+}
+
+/* In a template some numbers stand for sizes: the text has these as what they stand for. */
+static int64_t plain_number(struct parser *p, const struct scope *s)
+{
+	int64_t x = integer(p);
+
+	if (s->g->dims && rlx_is_dim(x))
+		bad(p, "%lld is no number that stands in a graph with dimensions", (long long)x);
+	return x;
+}
+
+/* A number, or what print.c says of sizes that are known later. */
+static int64_t size(struct parser *p, const struct scope *s, int depth)
+{
+	char name[RLX_DIM_NAME_MAX + 2];
+	int64_t a, b, x;
+	uint32_t at;
+	char op;
+
+	space(p);
+	if (p->st || p->p == p->end)
+		return plain_number(p, s);
+	if (*p->p == '%')
+		return size_of_value(p, s);
+	if (isalpha((unsigned char)*p->p) || *p->p == '_') {
+		word(p, name, sizeof(name));
+		at = p->st ? UINT32_MAX : rlx_dim_find(s->g, name);
+		if (at == UINT32_MAX)
+			bad(p, "there is no dimension '%s'", name);
+		return RLX_DIM_FIRST + at;
+	}
+	if (!eat(p, "("))
+		return plain_number(p, s);
+	if (depth == RLX_DIM_PARTS) {
+		bad(p, "a size of over %d operands", RLX_DIM_PARTS);
+		return 0;
+	}
+	a = size(p, s, depth + 1);
+	op = eat(p, "+") ? '+' : eat(p, "*") ? '*' : '/';
+	if (op == '/')
+		need(p, "/");
+	b = size(p, s, depth + 1);
+	need(p, ")");
+	if (p->st)
+		return 0;
+	x = op == '+' ? rlx_dim_add(s->g, a, b) : op == '*' ? rlx_dim_mul(s->g, a, b) :
+							      rlx_dim_div(s->g, a, b);
+	if (s->g->err.status)
+		refused(p, s->g);
+	return x;
+}
+
+/* The number of a name and its range: "b[1,64]". */
+static void dimension(struct parser *p, const struct scope *s)
+{
+	char name[RLX_DIM_NAME_MAX + 2];
+	int64_t min, max;
+
+	word(p, name, sizeof(name));
+	need(p, "[");
+	min = p->st ? 0 : integer(p);
+	need(p, ",");
+	max = p->st ? 0 : integer(p);
+	need(p, "]");
+	if (!p->st && rlx_dim(s->g, name, min, max) == -1)
+		refused(p, s->g);
+}
+
+static struct rlx_type type(struct parser *p, const struct scope *s)
 {
 	struct rlx_type t = { 0 };
 	char name[16];
@@ -196,8 +279,8 @@ static struct rlx_type type(struct parser *p)
 			bad(p, "rank over %d", RLX_MAX_RANK);
 			break;
 		}
-		t.dim[t.rank++] = integer(p);
-		if (t.dim[t.rank - 1] < 0)
+		t.dim[t.rank++] = size(p, s, 0);
+		if (t.dim[t.rank - 1] < 0 && !(s->g->dims && rlx_is_dim(t.dim[t.rank - 1])))
 			bad(p, "a dimension is negative");
 		if (!eat(p, ",")) {
 			need(p, "]");
@@ -273,7 +356,7 @@ static void list(struct parser *p, struct scope *s, bool reals, void *out)
 		if (reals)
 			((double *)(void *)v)[n++] = real(p);
 		else
-			v[n++] = integer(p);
+			v[n++] = size(p, s, 0);
 		if (!eat(p, ",")) {
 			need(p, "]");
 			break;
@@ -338,7 +421,7 @@ static void attribute(struct parser *p, struct scope *s, struct draft *d,
 			bad(p, "%s is out of range", f->name);
 		*(int32_t *)v = (int32_t)x;
 		break;
-	case RLX_K_i64: *(int64_t *)v = integer(p); break;
+	case RLX_K_i64: *(int64_t *)v = size(p, s, 0); break;
 	case RLX_K_f32: *(float *)v = (float)real(p); break;
 	case RLX_K_f64: *(double *)v = real(p); break;
 	case RLX_K_bool:
@@ -359,7 +442,7 @@ static void attribute(struct parser *p, struct scope *s, struct draft *d,
 		break;
 	case RLX_K_ints: list(p, s, false, v); break;
 	case RLX_K_floats: list(p, s, true, v); break;
-	case RLX_K_type: *(struct rlx_type *)v = type(p); break;
+	case RLX_K_type: *(struct rlx_type *)v = type(p, s); break;
 	case RLX_K_blob:
 		rlx_blob_put(*(struct rlx_blob **)v);
 		*(struct rlx_blob **)v = blob(p);
@@ -499,11 +582,12 @@ static void check_types(struct parser *p, struct scope *s, rlx_value v, uint32_t
 	for (i = 0; i < n && !p->st; i++) {
 		if (i)
 			need(p, ",");
-		t = type(p);
+		t = type(p, s);
 		if (p->st || rlx_type_equal(&t, rlx_type_of(s->g, rlx_out(s->g, v, i))))
 			continue;
-		rlx_type_print(&t, want, sizeof(want));
-		rlx_type_print(rlx_type_of(s->g, rlx_out(s->g, v, i)), got, sizeof(got));
+		rlx_graph_type_print(s->g, &t, want, sizeof(want));
+		rlx_graph_type_print(s->g, rlx_type_of(s->g, rlx_out(s->g, v, i)), got,
+				     sizeof(got));
 		bad(p, "the text says %s, the op gives %s", want, got);
 	}
 }
@@ -587,8 +671,12 @@ static struct rlx_graph *parse_graph(struct parser *p)
 	}
 	p->depth++;
 	need(p, "{");
-	while (!p->st && !eat(p, "return"))
-		node(p, &s);
+	while (!p->st && !eat(p, "return")) {
+		if (eat(p, "dim "))
+			dimension(p, &s);
+		else
+			node(p, &s);
+	}
 	if (!p->st)
 		outputs(p, &s);
 	need(p, "}");

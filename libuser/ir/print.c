@@ -8,7 +8,9 @@
  *	  return "y"=%2
  *	}
  *
- * Attributes that are what their absence means are left out.
+ * Attributes that are what their absence means are left out. Of a template (rlx/dims.h) the names
+ * and their ranges stand first, as "dim b[1,64]"; sizes then are "b", "(b*4)", or "%2[1]", what
+ * %2 has along its axis 1.
  */
 #include <ctype.h>
 #include <string.h>
@@ -16,12 +18,13 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "ir/custom.h"
-#include "ir/graph.h"
+#include "ir/dims.h"
 
 enum { ELIDE_OVER = 64 };
 
 struct printer {
 	FILE	*f;
+	const struct rlx_graph *g;	/* the innermost one */
 	bool	 elide;
 	int	 depth;
 	struct rlx_blob_list *list;	/* NULL: bytes stand in the text */
@@ -69,16 +72,35 @@ static void print_blob(struct printer *p, struct rlx_blob *b)
 	fputc('"', p->f);
 }
 
+static void print_size(struct printer *p, int64_t x)
+{
+	char text[RLX_DIM_TEXT];
+
+	rlx_dim_print(p->g, x, text, sizeof(text));
+	fputs(text, p->f);
+}
+
+static void print_type(struct printer *p, const struct rlx_type *t)
+{
+	uint32_t i;
+
+	fprintf(p->f, "%s[", rlx_dtype_name(t->dtype));
+	for (i = 0; i < t->rank; i++) {
+		fputs(i ? "," : "", p->f);
+		print_size(p, t->dim[i]);
+	}
+	fputc(']', p->f);
+}
+
 static void print_attr(struct printer *p, const struct rlx_field *f, const void *v)
 {
 	const struct rlx_ints *l = v;
 	const struct rlx_floats *fl = v;
-	char type[128];
 	uint32_t i;
 
 	switch (f->kind) {
 	case RLX_K_i32: fprintf(p->f, "%d", *(const int32_t *)v); break;
-	case RLX_K_i64: fprintf(p->f, "%lld", (long long)*(const int64_t *)v); break;
+	case RLX_K_i64: print_size(p, *(const int64_t *)v); break;
 	case RLX_K_f32: fprintf(p->f, "%.9g", (double)*(const float *)v); break;
 	case RLX_K_f64: fprintf(p->f, "%.17g", *(const double *)v); break;
 	case RLX_K_bool: fputs("true", p->f); break;
@@ -87,8 +109,10 @@ static void print_attr(struct printer *p, const struct rlx_field *f, const void 
 		break;
 	case RLX_K_str: print_string(p->f, *(const char *const *)v); break;
 	case RLX_K_ints:
-		for (i = 0; i < l->n; i++)
-			fprintf(p->f, "%s%lld", i ? "," : "[", (long long)l->v[i]);
+		for (i = 0; i < l->n; i++) {
+			fputs(i ? "," : "[", p->f);
+			print_size(p, l->v[i]);
+		}
 		fputc(']', p->f);
 		break;
 	case RLX_K_floats:
@@ -96,10 +120,7 @@ static void print_attr(struct printer *p, const struct rlx_field *f, const void 
 			fprintf(p->f, "%s%.17g", i ? "," : "[", fl->v[i]);
 		fputc(']', p->f);
 		break;
-	case RLX_K_type:
-		rlx_type_print(v, type, sizeof(type));
-		fputs(type, p->f);
-		break;
+	case RLX_K_type: print_type(p, v); break;
 	case RLX_K_blob: print_blob(p, *(struct rlx_blob *const *)v); break;
 	case RLX_K_graph:
 		p->depth++;
@@ -148,7 +169,6 @@ static void indent(const struct printer *p, int more)
 static void print_node(struct printer *p, const struct rlx_graph *g,
 		       const struct rlx_node *n)
 {
-	char type[128];
 	uint32_t i;
 
 	indent(p, 1);
@@ -158,19 +178,33 @@ static void print_node(struct printer *p, const struct rlx_graph *g,
 	print_fields(p, n);
 	fputc(')', p->f);
 	for (i = 0; !(n->def->traits & RLX_T_LEAF) && i < n->n_out; i++) {
-		rlx_type_print(&g->val[n->out + i].type, type, sizeof(type));
-		fprintf(p->f, "%s%s", i ? ", " : " : ", type);
+		fputs(i ? ", " : " : ", p->f);
+		print_type(p, &g->val[n->out + i].type);
 	}
 	fputc('\n', p->f);
 }
 
+static void print_dims(struct printer *p, const struct rlx_graph *g)
+{
+	struct rlx_dim_info d;
+	unsigned int i;
+
+	for (i = 0; rlx_graph_dim_at(g, i, &d); i++) {
+		indent(p, 1);
+		fprintf(p->f, "dim %s[%lld,%lld]\n", d.name, (long long)d.min, (long long)d.max);
+	}
+}
+
 static void print_graph(struct printer *p, const struct rlx_graph *g)
 {
+	const struct rlx_graph *outer = p->g;
 	uint32_t i;
 
+	p->g = g;
 	fputs("graph ", p->f);
 	print_string(p->f, g->name);
 	fputs(" {\n", p->f);
+	print_dims(p, g);
 	for (i = 0; i < g->n_node; i++)
 		print_node(p, g, &g->node[i]);
 	indent(p, 1);
@@ -183,6 +217,7 @@ static void print_graph(struct printer *p, const struct rlx_graph *g)
 	fputc('\n', p->f);
 	indent(p, 0);
 	fputc('}', p->f);
+	p->g = outer;
 }
 
 static enum rlx_status print_text(struct printer *p, const struct rlx_graph *g)

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "ops/act.h"
 #include "rlx/blocks.h"
+#include "rlx/dims.h"
 
 /* Which block is built, the part that its next op is of, and for whom. */
 struct block {
@@ -427,7 +428,7 @@ static rlx_value repeated(struct block *b, rlx_value x, int64_t rows, int64_t k,
 {
 	x = shaped(b, x, (int64_t[]){ rows, 1, width }, 3);
 	x = EMIT(b, expand, .x = x, .shape = RLX_INTS(rows, k, width));
-	return shaped(b, x, (int64_t[]){ rows * k, width }, 2);
+	return shaped(b, x, (int64_t[]){ rlx_dim_mul(b->g, rows, k), width }, 2);
 }
 
 static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value x,
@@ -437,6 +438,7 @@ static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value
 	struct rlx_moe_block m;
 	int64_t all, k, rows;
 	struct rlx_type t;
+	uint32_t i;
 
 	enter(b, NULL);
 	if (!take(b, &m, sizeof(m), how))
@@ -452,8 +454,9 @@ static rlx_value moe(struct block *b, const struct rlx_moe_block *how, rlx_value
 	if (failed(b))
 		return RLX_NONE;
 	t = op_type(b->g, share);
-	all = rlx_type_count(&t);
-	rows = all / k;
+	for (rows = 1, i = 0; i + 1 < t.rank; i++)	/* their number may have a name */
+		rows = rlx_dim_mul(b->g, rows, t.dim[i]);
+	all = rlx_dim_mul(b->g, rows, k);
 	share = EMIT(b, softmax, .x = share, .axis = -1);
 	share = shaped(b, share, (int64_t[]){ rows, k, 1 }, 3);
 	idx = shaped(b, idx, &all, 1);

@@ -251,6 +251,9 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 		return rlx_fail(err, RLX_EINVAL,
 				"compile: graph '%s' is not finished; call rlx_graph_finish()",
 				g->name);
+	st = rlx_graph_is_bound(g, "compile", err);
+	if (st)
+		return st;
 	if (rlx_graph_lacks_contents(g))
 		return rlx_fail(err, RLX_ENOSUP, "compile: graph '%s' is of a plan file, which "
 				"leaves weights out that it has prepared; compile the model's file",

@@ -42,6 +42,9 @@ enum rlx_status rlx_devices_new(struct rlx_graph *g, struct rlx_policy *policy,
 	if (!g || g->err.status || !g->finished)
 		return rlx_fail(err, RLX_EINVAL, "devices: the graph is not finished%s%s",
 				g && g->err.status ? ": " : "", g ? g->err.text : "");
+	st = rlx_graph_is_bound(g, "devices", err);
+	if (st)
+		return st;
 	if (g->n_state)
 		return rlx_fail(err, RLX_ENOSUP, "devices: graph '%s' has states, which are in one "
 				"place; compile it for one device", g->name);

@@ -109,6 +109,8 @@ double rlx_cost_estimate(const struct rlx_graph *g, const struct rlx_device_mode
 		rlx_fail(err, RLX_EINVAL, "cost: the graph is not finished");
 		return -1;
 	}
+	if (rlx_graph_is_bound(g, "cost", err))
+		return -1;
 	if (!m || m->size < sizeof(*m) || !usable(m)) {
 		rlx_fail(err, RLX_EINVAL, "cost: the model lacks its size, a rate or a bandwidth");
 		return -1;

@@ -217,6 +217,9 @@ enum rlx_status rlx_quant_calibrate(struct rlx_graph *g, const struct rlx_quant_
 		return rlx_fail(err, RLX_EINVAL,
 				"calibrate: a finished graph, sets of inputs and "
 				"a place for the result are needed");
+	st = rlx_graph_is_bound(g, "calibrate", err);
+	if (st)
+		return st;
 	w.r = rlx_calloc(1, sizeof(*w.r));
 	if (!w.r)
 		return no_memory(err);
@@ -284,7 +287,9 @@ enum rlx_status rlx_graph_quantize(const struct rlx_graph *g,
 		return rlx_fail(err, RLX_EINVAL,
 				"quantize: a finished graph, its ranges and a place "
 				"for the result are needed");
-	st = take_opts(opts, &s, err);
+	st = rlx_graph_is_bound(g, "quantize", err);
+	if (!st)
+		st = take_opts(opts, &s, err);
 	if (st)
 		return st;
 	hash = rlx_graph_hash(g);	/* 0: out of memory */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Building graphs. A graph is an append-only list of nodes over typed values
- * with concrete shapes:
+ * with concrete shapes (rlx/dims.h: or named ones):
  *
  *	struct rlx_graph *g = rlx_graph_new("block");
  *	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 16, 64));

@@ -20,7 +20,7 @@ extern "C" {
  * struct rlx_type - a tensor's type: row-major, dense, outermost dimension first.
  * @dtype: element type
  * @rank:  0 (a scalar) to RLX_MAX_RANK
- * @dim:   sizes, each >= 0; entries at and beyond @rank are 0
+ * @dim:   sizes, each >= 0, or known later (rlx/dims.h); entries at and beyond @rank are 0
  */
 struct rlx_type {
 	enum rlx_dtype	dtype;
@@ -81,7 +81,7 @@ RLX_EXPORT int64_t rlx_type_bytes(const struct rlx_type *t);
 RLX_EXPORT bool rlx_type_equal(const struct rlx_type *a, const struct rlx_type *b);
 
 /**
- * rlx_type_print - "f32[2,3]" into @buf, always terminated.
+ * rlx_type_print - "f32[2,3]" into @buf, always terminated; "?" for a size that is known later.
  * Return: the length it has or would have, as snprintf. Context: any.
  */
 RLX_EXPORT int rlx_type_print(const struct rlx_type *t, char *buf, size_t size);

@@ -475,7 +475,9 @@ enum rlx_status rlx_onnx_write(const char *path, const struct rlx_graph *g,
 
 	if (!path || !g || !g->finished || (n && !t))
 		return rlx_fail(err, RLX_EINVAL, "onnx: a path and a finished graph are needed");
-	w.st = expand_all(g, &made, err);
+	w.st = rlx_graph_is_bound(g, "onnx", err);
+	if (!w.st)
+		w.st = expand_all(g, &made, err);
 	if (w.st)
 		return w.st;
 	w.g = made ? made : g;
