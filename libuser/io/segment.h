@@ -23,6 +23,7 @@
 #include "rlx/graph.h"
 
 struct rlx_tensor;
+struct rlx_named_tensor;
 
 enum rlx_spec_kind {
 	RLX_SPEC_ABSENT,	/* an empty optional */
@@ -57,11 +58,14 @@ struct rlx_answer {
  * @spec:   the model's inputs, by name, in any order; inputs that have a default
  *          may be left out. At most 63 can be asked for.
  * @answer: one for each segment built before
+ * @param:  types of params that are set, of models that have some
  */
 struct rlx_instance {
 	const struct rlx_spec	*spec;
 	uint32_t		 n_spec, n_answer;
 	const struct rlx_answer	*answer;
+	const struct rlx_named_tensor *param;
+	uint32_t		 n_param;
 };
 
 enum rlx_need { RLX_NEED_NOTHING, RLX_NEED_INPUTS, RLX_NEED_VALUES };

@@ -8,6 +8,20 @@
 #include "model/mapped.h"
 #include "model/model.h"
 
+struct rlx_model *rlx_model_alloc(void)
+{
+	struct rlx_model *m = rlx_calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	atomic_init(&m->refs, 1);
+	m->bump = rlx_calloc(1, sizeof(*m->bump));
+	if (m->bump)
+		return m;
+	rlx_model_put(m);
+	return NULL;
+}
+
 enum rlx_status rlx_model_open(const char *path, struct rlx_model **out,
 			       struct rlx_error *err)
 {
@@ -19,13 +33,11 @@ enum rlx_status rlx_model_open(const char *path, struct rlx_model **out,
 	if (!path || !out)
 		return rlx_fail(err, RLX_EINVAL, "model: a path and a place for it are needed");
 	*out = NULL;
-	m = rlx_calloc(1, sizeof(*m));
+	m = rlx_model_alloc();
 	if (!m)
 		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
-	atomic_init(&m->refs, 1);
-	m->bump = rlx_calloc(1, sizeof(*m->bump));
 	m->format = rlx_format_find(path, err);
-	st = m->format && m->bump ? m->format->open(m, path, err) :
+	st = m->format ? m->format->open(m, path, err) :
 	     err->status ? err->status : RLX_ENOMEM;
 	if (st) {
 		rlx_fail(err, st, "%s: out of memory", path);
@@ -115,6 +127,19 @@ static enum rlx_status explain(const struct rlx_segment *seg,
 			"run it with rlx_runner_run()");
 }
 
+enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
+				     struct rlx_error *err)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (rlx_type_count(&in[i].type) < 0)
+			return rlx_fail(err, RLX_EINVAL, "input '%.80s': its type has over %d "
+					"dimensions, one below 0, or over 2^63 elements",
+					in[i].name ? in[i].name : "(null)", RLX_MAX_RANK);
+	return RLX_OK;
+}
+
 /* The one segment that the model is for these inputs: rlx_segment_fini() ends it. */
 static enum rlx_status only_segment(struct rlx_model *m, const struct rlx_named_tensor *in,
 				    unsigned int n_in, struct rlx_segment *seg,
@@ -122,9 +147,11 @@ static enum rlx_status only_segment(struct rlx_model *m, const struct rlx_named_
 {
 	struct rlx_instance want = { .n_spec = n_in };
 	struct rlx_spec *specs;
-	enum rlx_status st;
+	enum rlx_status st = rlx_inputs_are_typed(in, n_in, err);
 	unsigned int i;
 
+	if (st)
+		return st;
 	specs = rlx_calloc(n_in + 1, sizeof(*specs));
 	if (!specs)
 		return rlx_fail(err, RLX_ENOMEM, "model graph: out of memory");

@@ -14,6 +14,7 @@ struct rlx_model {
 	atomic_uint		 refs;
 	const struct rlx_model_format *format;
 	void			*file;		/* the format's; NULL: it did not open */
+	struct rlx_graph	*graph;		/* what it is made from; NULL: a file */
 	struct rlx_model_io	*io[2];		/* inputs, outputs */
 	unsigned int		 n_io[2];
 	struct rlx_named_tensor	*tensor;	/* those stored in the file */
@@ -38,6 +39,7 @@ struct rlx_stage {
 	void			*key;
 	uint32_t		 n_key;
 	uint64_t		 used;
+	uint64_t		 turn;		/* of the runner's params that it has */
 	bool			 lent;		/* rlx_runner_session() gave it away */
 };
 
@@ -51,7 +53,28 @@ struct rlx_runner {
 	unsigned int		 n_stage;
 	uint64_t		 bytes, runs;	/* of all stages; runs begun */
 	struct rlx_stage	*last;		/* of the last run: where outputs are */
+	/* params of a graph: names and types (no data), what they are set to, and when */
+	struct rlx_named_tensor	*param;
+	struct rlx_param_value	**value;	/* NULL: not set */
+	uint64_t		*set_turn, turn;
+	unsigned int		 n_param;
 };
+
+/* An empty model with one reference; NULL: out of memory. */
+struct rlx_model *rlx_model_alloc(void);
+/* Are the types of @in types at all? RLX_EINVAL names the first one that is not. */
+enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
+				     struct rlx_error *err);
+
+/* runner_params.c; fini also after a failed init. */
+enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err);
+void rlx_runner_params_fini(struct rlx_runner *r);
+unsigned int rlx_runner_params_set(const struct rlx_runner *r, struct rlx_named_tensor *out);
+/* RLX_EINVAL names one that is not set. */
+enum rlx_status rlx_runner_params_whole(const struct rlx_runner *r, struct rlx_error *err);
+/* Bind in @s what was set since. */
+enum rlx_status rlx_runner_params_bind(const struct rlx_runner *r, struct rlx_stage *s,
+				       struct rlx_error *err);
 
 /* The program of a segment of @m's. */
 enum rlx_status rlx_segment_program(struct rlx_model *m, const struct rlx_segment *seg,

@@ -223,13 +223,19 @@ static enum rlx_status build_after(struct rlx_runner *r, struct rlx_stage *paren
 {
 	struct rlx_instance want = { .spec = in, .n_spec = n_in };
 	struct rlx_answer *a = list_answers(parent, &want.n_answer);
+	struct rlx_named_tensor *p = rlx_calloc(r->n_param + 1ul, sizeof(*p));
 	enum rlx_status st;
 
-	if (!a)
-		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-	want.answer = a;
-	st = r->m->format->build(r->m, &want, seg, err);
+	if (a && p) {
+		want.answer = a;
+		want.param = p;
+		want.n_param = rlx_runner_params_set(r, p);
+		st = r->m->format->build(r->m, &want, seg, err);
+	} else {
+		st = rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	}
 	rlx_free(a);
+	rlx_free(p);
 	return st;
 }
 
@@ -291,6 +297,8 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec
 
 	for (i = 0; i < n; i++)
 		key_spec(&types, &in[i], 0);
+	for (i = 0; i < r->n_param; i++)	/* sizes may follow from params, too */
+		key_type(&types, &r->param[i].type);
 	known = !types.failed && rlx_map_get(&r->asked, types.p, types.n, &asked);
 	*out_asked = asked;
 	if (known) {
@@ -414,14 +422,16 @@ static enum rlx_status feed_stage(struct rlx_stage *s, const struct rlx_spec *in
 	return RLX_OK;
 }
 
-static enum rlx_status run_stage(struct rlx_stage *s, const struct rlx_spec *in,
-				 unsigned int n, struct rlx_error *err)
+static enum rlx_status run_stage(const struct rlx_runner *r, struct rlx_stage *s,
+				 const struct rlx_spec *in, unsigned int n, struct rlx_error *err)
 {
 	enum rlx_status st;
 
 	if (!s->session)
 		return RLX_OK;
-	st = feed_stage(s, in, n, err);
+	st = rlx_runner_params_bind(r, s, err);
+	if (!st)
+		st = feed_stage(s, in, n, err);
 	if (st)
 		return st;
 	st = rlx_session_run(s->session);
@@ -441,11 +451,14 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 
 	make_room(r);
 	r->last = NULL;
+	st = rlx_runner_params_whole(r, err);
+	if (st)
+		return st;
 	s = first_stage(r, in, n_in, &asked, err);
 	if (s)
 		s->used = ++r->runs;
 	while (s) {
-		st = run_stage(s, in, n_in, err);
+		st = run_stage(r, s, in, n_in, err);
 		if (st) {
 			rlx_free(masked);
 			return st;
@@ -475,6 +488,7 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 			       struct rlx_runner **out, struct rlx_error *err)
 {
 	struct rlx_runner *r;
+	enum rlx_status st;
 
 	if (!m || !out || (opts && !opts->size))
 		return rlx_fail(err, RLX_EINVAL,
@@ -499,6 +513,11 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 	}
 	rlx_store_get(r->opts.store);
 	r->m = rlx_model_get(m);
+	st = rlx_runner_params_init(r, err);
+	if (st) {
+		rlx_runner_free(r);
+		return st;
+	}
 	*out = r;
 	return RLX_OK;
 }
@@ -508,6 +527,7 @@ void rlx_runner_free(struct rlx_runner *r)
 	if (!r)
 		return;
 	drop_stages(r, NULL);
+	rlx_runner_params_fini(r);
 	rlx_map_fini(&r->first);
 	rlx_map_fini(&r->asked);
 	rlx_store_put(r->opts.store);
@@ -519,9 +539,12 @@ void rlx_runner_free(struct rlx_runner *r)
 static struct rlx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int n,
 				  struct rlx_error *err)
 {
-	struct rlx_spec *s = rlx_calloc(n + 1, sizeof(*s));
+	struct rlx_spec *s;
 	unsigned int i;
 
+	if (rlx_inputs_are_typed(in, n, err))
+		return NULL;
+	s = rlx_calloc(n + 1, sizeof(*s));
 	for (i = 0; s && i < n; i++)
 		s[i] = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = in[i].name ?
 					   in[i].name : "", .type = in[i].type,
@@ -542,7 +565,7 @@ enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tens
 	if (!r || (n_in && !in))
 		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
 	s = specs_of(in, n_in, err);
-	st = s ? rlx_runner_run_specs(r, s, n_in, err) : RLX_ENOMEM;
+	st = s ? rlx_runner_run_specs(r, s, n_in, err) : err->status;
 	rlx_free(s);
 	return st;
 }
@@ -593,6 +616,8 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 			 "this model needs several programs for these inputs; use rlx_runner_run()");
 		return NULL;
 	}
+	if (rlx_runner_params_bind(r, s, err))
+		return NULL;
 	s->root->lent = true;
 	return s->session;
 }

@@ -116,7 +116,11 @@ TEST(null_arenas_and_models)
 	CHECK_EQ(rlx_model_io_count(NULL, RLX_IO_INPUT), 0);
 	CHECK(!rlx_model_io_at(NULL, RLX_IO_INPUT, 0, &io));
 	CHECK_EQ(rlx_model_graph(NULL, NULL, 0, &g, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_model_from_graph(NULL, &m, NULL), RLX_ENOMEM);	/* rlx_graph_new()'s */
+	CHECK_EQ(rlx_model_from_graph(NULL, NULL, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_new(NULL, NULL, &r, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_runner_set(NULL, "w", rlx_type(RLX_F32, 1), &b, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_runner_clone(NULL, &r, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_run(NULL, NULL, 0, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_output_count(NULL), 0);
 	CHECK(!rlx_runner_output(NULL, 0, &out));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Models in files. A model is opened once and instantiated for concrete inputs;
- * its weights are mapped, not read, and shared by all instances.
+ * Models in files, or made from graphs. A model is opened once and instantiated for concrete
+ * inputs; a file's weights are mapped, not read, and shared by all instances.
  *
  * rlx_model_graph() gives the graph of a model whose shapes follow from the
  * shapes (and, where asked, the contents) of its inputs. rlx_runner_run() takes
@@ -40,6 +40,25 @@ struct rlx_runner;
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_open(const char *path, struct rlx_model **out, struct rlx_error *err);
 RLX_EXPORT struct rlx_model *rlx_model_get(struct rlx_model *m);
+
+/**
+ * rlx_model_from_graph - a graph built in C as a model.
+ * @g: finished; referenced. With names for sizes (rlx/dims.h) or without
+ *
+ * rlx_model_io_at() tells names and expressions of sizes as the text form has them,
+ * rlx_model_graph() gives @g bound to the sizes of its inputs, and a runner compiles it for the
+ * sizes that come. Its params are set in a runner, rlx_runner_set(); rlx_model_tensor_at() has
+ * none.
+ *
+ * What inputs have to agree on: RLX_ESHAPE names the dimension, and who gives it which size, or
+ * the input that does not fit; RLX_ERANGE a size outside its range; RLX_ENOENT an input that is
+ * missing, or not there; RLX_EINVAL a dimension that no input and no param tells.
+ * Context: any thread; allocates. Ownership: one reference is the caller's.
+ * Return: RLX_EINVAL (not finished), the graph's own error, RLX_ENOSUP (it has states),
+ * RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out, struct rlx_error *err);
 
 /**
  * rlx_model_verify - compare all weights with the hashes that the file has of them.
@@ -107,8 +126,35 @@ rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opts *opts,
 RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
 
 /**
+ * rlx_runner_set - set a param of a model that is a graph (rlx_model_from_graph()).
+ * @type: what @data holds: of the shape that the graph says, where a size that is known later may
+ *        be any in its range that the other params agree with; the dtype may be another one of
+ *        the same family (floats, integers), and is converted
+ * @data: dense; copied
+ *
+ * Before any run and its sizes, or between runs: the next run has it, whatever its sizes.
+ * Programs of all sizes share it, and on a device with memory of its own it is there once. For a
+ * param of another shape alone it is compiled anew.
+ * Context: of the runner; allocates. Return: RLX_ENOENT (no such param), RLX_ESHAPE, RLX_ERANGE,
+ * RLX_ETYPE, RLX_EINVAL, RLX_ENOMEM; all is as it was then.
+ */
+RLX_EXPORT enum rlx_status
+rlx_runner_set(struct rlx_runner *r, const char *param, struct rlx_type type,
+	       const void *data, struct rlx_error *err);
+
+/**
+ * rlx_runner_clone - a runner of the same model and options, for another thread.
+ *
+ * It shares the params that are set, until either is set anew, and compiles on its own.
+ * Context: while nobody uses @r; allocates. Ownership: rlx_runner_free(*@out).
+ * Return: RLX_EINVAL, RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_runner_clone(const struct rlx_runner *r, struct rlx_runner **out, struct rlx_error *err);
+
+/**
  * rlx_runner_run - one inference.
- * @in: all inputs without a default, with data; copied in
+ * @in: all inputs without a default, with data; copied in. All params of a graph are set
  * Afterwards the outputs are at rlx_runner_output() until the next run. Programs and
  * their sessions are kept for inputs of the same types, up to 256 MiB of sessions and 512
  * of these; then what was used longest ago goes, but for what rlx_runner_session() gave.

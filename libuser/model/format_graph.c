@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+/* Graphs built in C as models: a template is bound to the sizes that its inputs have. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bump.h"
+#include "ir/dims.h"
+#include "model/format.h"
+#include "model/model.h"
+
+static const struct rlx_graph *graph_of(const struct rlx_model *m)
+{
+	return m->graph;
+}
+
+/* The name of a size that is known later: what rlx_graph_print() writes. */
+static const char *dim_text(const struct rlx_model *m, int64_t x)
+{
+	char text[RLX_DIM_TEXT];
+
+	if (!rlx_is_dim(x))
+		return "";
+	rlx_dim_print(graph_of(m), x, text, sizeof(text));
+	return rlx_bump_str(m->bump, text, strlen(text));
+}
+
+static bool describe_side(struct rlx_model *m, int k, enum rlx_io side)
+{
+	const struct rlx_graph *g = graph_of(m);
+	unsigned int i, d;
+
+	m->n_io[k] = rlx_graph_io_count(g, side);
+	m->io[k] = rlx_bump_new(m->bump, m->n_io[k] + 1u, sizeof(*m->io[k]));
+	for (i = 0; m->io[k] && i < m->n_io[k]; i++) {
+		const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, side, i));
+		struct rlx_model_io *io = &m->io[k][i];
+
+		*io = (struct rlx_model_io){ .name = rlx_graph_io_name(g, side, i),
+					     .dtype = t->dtype, .rank = (int)t->rank };
+		for (d = 0; d < t->rank; d++) {
+			io->dim[d] = rlx_is_dim(t->dim[d]) ? -1 : t->dim[d];
+			io->dim_name[d] = dim_text(m, t->dim[d]);
+			if (!io->dim_name[d])
+				return false;
+		}
+	}
+	return m->io[k];
+}
+
+static void close_graph(struct rlx_model *m)
+{
+	rlx_graph_put(m->graph);
+}
+
+static const struct rlx_file *mapped(const struct rlx_model *m, unsigned int i)
+{
+	(void)m;
+	(void)i;
+	return NULL;	/* weights are params or constants of the graph */
+}
+
+static bool is_given(const struct rlx_instance *want, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < want->n_spec; i++)
+		if (!strcmp(want->spec[i].name, name))
+			return true;
+	return false;
+}
+
+/* Each input once, as a tensor, and nothing else. */
+static enum rlx_status check_names(const struct rlx_graph *g, const struct rlx_instance *want,
+				   struct rlx_error *err)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < rlx_graph_io_count(g, RLX_IO_INPUT); i++)
+		if (!is_given(want, rlx_graph_io_name(g, RLX_IO_INPUT, i)))
+			return rlx_fail(err, RLX_ENOENT, "graph '%s': input '%s' is missing",
+					g->name, rlx_graph_io_name(g, RLX_IO_INPUT, i));
+	for (i = 0; i < want->n_spec; i++) {
+		const struct rlx_spec *s = &want->spec[i];
+
+		if (!rlx_graph_io_find(g, RLX_IO_INPUT, s->name).id)
+			return rlx_fail(err, RLX_ENOENT, "graph '%s': there is no input '%.80s'",
+					g->name, s->name);
+		for (k = 0; k < i && strcmp(want->spec[k].name, s->name); k++)
+			;
+		if (k < i || s->kind != RLX_SPEC_TENSOR)
+			return rlx_fail(err, RLX_EINVAL, "graph '%s': input '%s' is %s", g->name,
+					s->name, k < i ? "given twice" : "no tensor");
+	}
+	return RLX_OK;
+}
+
+/* Sizes that only ops know can be inputs', too: those of a bound graph are compared. */
+static enum rlx_status check_types(const struct rlx_graph *b, const struct rlx_leaf_type *l,
+				   uint32_t n, struct rlx_error *err)
+{
+	char have[96], need[96];
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		uint64_t v = 0;
+		struct rlx_type t = *l[i].type;
+
+		rlx_map_get(&b->names, l[i].name, strlen(l[i].name), &v);
+		t.dtype = b->val[v].type.dtype;	/* converted as it is set */
+		if (rlx_type_equal(&t, &b->val[v].type))
+			continue;
+		rlx_type_print(&t, have, sizeof(have));
+		rlx_type_print(&b->val[v].type, need, sizeof(need));
+		return rlx_fail(err, RLX_ESHAPE, "'%s' is %s, and with the other inputs' sizes "
+				"graph '%s' takes %s", l[i].name, have, b->name, need);
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status bind(struct rlx_model *m, const struct rlx_instance *want,
+			    struct rlx_graph **out, struct rlx_error *err)
+{
+	const struct rlx_graph *g = graph_of(m);
+	uint32_t n = want->n_spec + want->n_param, i;
+	struct rlx_leaf_type *l = rlx_calloc(n + 1ul, sizeof(*l));
+	int64_t *size = rlx_calloc((g->dims ? g->dims->n : 0) + 1ul, sizeof(*size));
+	enum rlx_status st;
+
+	if (!l || !size) {
+		st = rlx_fail(err, RLX_ENOMEM, "graph '%s': out of memory", g->name);
+		goto out_free;
+	}
+	for (i = 0; i < n; i++)
+		l[i] = i < want->n_spec ?
+			(struct rlx_leaf_type){ want->spec[i].name, &want->spec[i].type } :
+			(struct rlx_leaf_type){ want->param[i - want->n_spec].name,
+						&want->param[i - want->n_spec].type };
+	st = rlx_dims_solve(g, l, n, true, size, err);
+	if (st)
+		goto out_free;
+	if (rlx_graph_dim_count(g))
+		st = rlx_graph_bind_sizes(g, size, out, err);
+	else
+		*out = rlx_graph_get(m->graph);
+	if (st)
+		goto out_free;
+	st = check_types(*out, l, n, err);
+	if (st) {
+		rlx_graph_put(*out);
+		*out = NULL;
+	}
+out_free:
+	rlx_free(size);
+	rlx_free(l);
+	return st;
+}
+
+static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *want,
+			     struct rlx_segment *seg, struct rlx_error *err)
+{
+	enum rlx_status st;
+	unsigned int i;
+
+	*seg = (struct rlx_segment){ .need = RLX_NEED_NOTHING };
+	st = check_names(graph_of(m), want, err);
+	if (!st)
+		st = bind(m, want, &seg->g, err);
+	if (st)
+		return st;
+	seg->mem = rlx_calloc(1, sizeof(*seg->mem));
+	seg->out = seg->mem ? rlx_bump_new(seg->mem, m->n_io[1] + 1u, sizeof(*seg->out)) : NULL;
+	if (!seg->out) {
+		rlx_segment_fini(seg);
+		return rlx_fail(err, RLX_ENOMEM, "graph: out of memory");
+	}
+	seg->n_out = m->n_io[1];
+	for (i = 0; i < seg->n_out; i++)
+		seg->out[i] = (struct rlx_spec){
+			.kind = RLX_SPEC_TENSOR, .name = m->io[1][i].name,
+			.type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g, RLX_IO_OUTPUT, i)),
+		};
+	return RLX_OK;
+}
+
+/* Of no file: rlx_model_open() does not know it. */
+static const struct rlx_model_format format_graph = {
+	.name = "graph", .close = close_graph, .mapped = mapped, .build = build,
+};
+
+enum rlx_status rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out,
+				     struct rlx_error *err)
+{
+	const struct rlx_error *of = rlx_graph_error(g);
+	struct rlx_model *m;
+
+	if (!out)
+		return rlx_fail(err, RLX_EINVAL, "model: no place for it");
+	*out = NULL;
+	if (of->status)
+		return rlx_error_set(err, of->status, of->file, of->line, "%s", of->text);
+	if (!g->finished)
+		return rlx_fail(err, RLX_EINVAL, "model: graph '%s' is not finished; call "
+				"rlx_graph_finish()", g->name);
+	if (g->n_state)
+		return rlx_fail(err, RLX_ENOSUP, "model: graph '%s' has the state '%s', which a "
+				"model cannot have: compile it for a session", g->name,
+				rlx_graph_io_name(g, RLX_IO_STATE, 0));
+	m = rlx_model_alloc();
+	if (!m)
+		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
+	m->format = &format_graph;
+	m->graph = rlx_graph_get(g);
+	m->file = m->graph;
+	if (!describe_side(m, 0, RLX_IO_INPUT) || !describe_side(m, 1, RLX_IO_OUTPUT)) {
+		rlx_model_put(m);
+		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
+	}
+	*out = m;
+	return RLX_OK;
+}

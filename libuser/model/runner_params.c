@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Params of a model that is a graph: set once for all sizes. They lie in arenas of their own,
+ * which the sessions of all stages bind, and which a device with memory has once.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/dims.h"
+#include "model/model.h"
+#include "rlx/resident.h"
+#include "rt/convert.h"
+#include "rt/rt.h"
+
+/* What a param was set to; clones share it. */
+struct rlx_param_value {
+	atomic_uint		 refs;
+	struct rlx_arena	*arena;
+	struct rlx_resident	*resident;	/* NULL: the device uses the host's memory */
+};
+
+static struct rlx_param_value *value_get(struct rlx_param_value *v)
+{
+	if (v)
+		atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+	return v;
+}
+
+static void value_put(struct rlx_param_value *v)
+{
+	if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	rlx_resident_put(v->resident);
+	rlx_arena_put(v->arena);
+	rlx_free(v);
+}
+
+enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err)
+{
+	unsigned int i;
+
+	r->n_param = r->m->graph ? rlx_graph_io_count(r->m->graph, RLX_IO_PARAM) : 0;
+	if (!r->n_param)
+		return RLX_OK;
+	r->param = rlx_calloc(r->n_param, sizeof(*r->param));
+	r->value = rlx_calloc(r->n_param, sizeof(*r->value));
+	r->set_turn = rlx_calloc(r->n_param, sizeof(*r->set_turn));
+	if (!r->param || !r->value || !r->set_turn)
+		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	for (i = 0; i < r->n_param; i++)
+		r->param[i].name = rlx_graph_io_name(r->m->graph, RLX_IO_PARAM, i);
+	return RLX_OK;
+}
+
+void rlx_runner_params_fini(struct rlx_runner *r)
+{
+	unsigned int i;
+
+	for (i = 0; r->value && i < r->n_param; i++)
+		value_put(r->value[i]);
+	rlx_free(r->value);
+	rlx_free(r->set_turn);
+	rlx_free(r->param);
+}
+
+/* The device's own memory has it once for all sessions, if it can. */
+static enum rlx_status bring(const struct rlx_runner *r, struct rlx_param_value *v,
+			     struct rlx_error *err)
+{
+	struct rlx_device *dev;
+	enum rlx_status st;
+
+	if (rlx_device_get(rlx_device_choice(r->opts.device), 0, &dev, NULL))
+		return RLX_OK;		/* compiling says what is wrong with it */
+	st = dev->be->memory ? rlx_arena_seal(v->arena, RLX_SEAL_WRITE, err) : RLX_OK;
+	if (!st && dev->be->memory)
+		st = rlx_resident_new(v->arena, 0, r->opts.device, &v->resident, err);
+	rlx_device_put(dev);
+	return st;
+}
+
+/* A copy of @data in the dtype of @to. */
+static enum rlx_status value_new(const struct rlx_runner *r, const struct rlx_type *to,
+				 const struct rlx_type *from, const void *data,
+				 struct rlx_param_value **out, struct rlx_error *err)
+{
+	uint64_t bytes = (uint64_t)rlx_type_bytes(to);
+	struct rlx_arena_opts o = { .name = "rlx-param", .size = bytes ? bytes : 1 };
+	struct rlx_param_value *v = rlx_calloc(1, sizeof(*v));
+	enum rlx_status st;
+
+	if (!v)
+		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	atomic_init(&v->refs, 1);
+	st = rlx_arena_new(&o, &v->arena, err);
+	if (!st) {
+		rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
+		st = bring(r, v, err);
+	}
+	if (st)
+		value_put(v);
+	else
+		*out = v;
+	return st;
+}
+
+/* Does the template take it, together with the params that are set already? */
+static enum rlx_status check_type(const struct rlx_runner *r, unsigned int at,
+				  const struct rlx_type *type, struct rlx_error *err)
+{
+	const struct rlx_graph *g = r->m->graph;
+	struct rlx_leaf_type *l = rlx_calloc(r->n_param, sizeof(*l));
+	int64_t *size = rlx_calloc((g->dims ? g->dims->n : 0) + 1ul, sizeof(*size));
+	struct rlx_type have = *type;
+	enum rlx_status st = RLX_OK;
+	uint32_t n = 0, i;
+
+	if (!l || !size)
+		st = rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	for (i = 0; !st && i < r->n_param; i++)
+		if (i != at && r->value[i])
+			l[n++] = (struct rlx_leaf_type){ r->param[i].name, &r->param[i].type };
+	if (!st) {
+		l[n++] = (struct rlx_leaf_type){ r->param[at].name, type };
+		st = rlx_dims_solve(g, l, n, false, size, err);
+	}
+	rlx_free(l);
+	rlx_free(size);
+	if (st)
+		return st;
+	have.dtype = rlx_type_of(g, rlx_graph_io_value(g, RLX_IO_PARAM, at))->dtype;
+	return rlx_may_convert(&have, type, "param", r->param[at].name, err);
+}
+
+enum rlx_status rlx_runner_set(struct rlx_runner *r, const char *param, struct rlx_type type,
+			       const void *data, struct rlx_error *err)
+{
+	struct rlx_param_value *v = NULL;
+	struct rlx_error own = { 0 };
+	struct rlx_type to = type;
+	enum rlx_status st;
+	unsigned int i;
+
+	err = err ? err : &own;
+	if (!r || !param || rlx_type_bytes(&type) < 0 || (!data && rlx_type_bytes(&type)))
+		return rlx_fail(err, RLX_EINVAL, "runner: a param '%.80s' of a whole type, and "
+				"its data, are needed", param ? param : "(null)");
+	for (i = 0; i < r->n_param && strcmp(r->param[i].name, param); i++)
+		;
+	if (i == r->n_param)
+		return rlx_fail(err, RLX_ENOENT, "runner: %s no param '%.80s'", r->m->graph ?
+				"the graph has" : "weights of files are their own, there is", param);
+	st = check_type(r, i, &type, err);
+	if (st)
+		return st;
+	to.dtype = rlx_type_of(r->m->graph, rlx_graph_io_value(r->m->graph, RLX_IO_PARAM,
+							       i))->dtype;
+	st = value_new(r, &to, &type, data, &v, err);
+	if (st)
+		return st;
+	value_put(r->value[i]);
+	r->value[i] = v;
+	r->param[i].type = to;
+	r->set_turn[i] = ++r->turn;
+	return RLX_OK;
+}
+
+/* The params that are set, in the graph's order, as builds take them. */
+unsigned int rlx_runner_params_set(const struct rlx_runner *r, struct rlx_named_tensor *out)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < r->n_param; i++)
+		if (r->value[i])
+			out[n++] = r->param[i];
+	return n;
+}
+
+enum rlx_status rlx_runner_params_whole(const struct rlx_runner *r, struct rlx_error *err)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->n_param; i++)
+		if (!r->value[i])
+			return rlx_fail(err, RLX_EINVAL, "runner: the param '%s' is not set; "
+					"rlx_runner_set() does that", r->param[i].name);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_runner_params_bind(const struct rlx_runner *r, struct rlx_stage *s,
+				       struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	if (s->turn == r->turn || !s->session)
+		return RLX_OK;
+	for (i = 0; i < r->n_param && !st; i++)
+		if (r->set_turn[i] > s->turn)
+			st = rlx_session_bind(s->session, RLX_IO_PARAM, r->param[i].name,
+					      rlx_buf_whole(r->value[i]->arena));
+	if (st)
+		return rlx_fail(err, st, "%s", rlx_session_error(s->session)->text);
+	s->turn = r->turn;
+	return RLX_OK;
+}
+
+enum rlx_status rlx_runner_clone(const struct rlx_runner *r, struct rlx_runner **out,
+				 struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct rlx_runner *c;
+	enum rlx_status st;
+	unsigned int i;
+
+	err = err ? err : &own;
+	if (!r || !out)
+		return rlx_fail(err, RLX_EINVAL, "runner: one, and a place for the clone, are "
+				"needed");
+	*out = NULL;
+	st = rlx_runner_new(r->m, &r->opts, &c, err);
+	if (st)
+		return st;
+	for (i = 0; i < r->n_param; i++) {
+		c->value[i] = value_get(r->value[i]);
+		c->param[i] = r->param[i];
+		c->set_turn[i] = r->set_turn[i];
+	}
+	c->turn = r->turn;
+	*out = c;
+	return RLX_OK;
+}
