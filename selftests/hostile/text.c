@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The text form of graphs, cut short at every byte and bent: an error or a graph. */
 #include "base/alloc.h"
+#include "rlx/dims.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
@@ -17,6 +18,28 @@ static char *text_of(unsigned int parts, size_t *out_len)
 	fclose(f);
 	rlx_graph_put(g);
 	return p;
+}
+
+/* With each name as small, and as large, as it may be: a graph without names, or a reason. */
+static void bind(const struct rlx_graph *g, int64_t live)
+{
+	struct rlx_binding b[64];
+	struct rlx_graph *out;
+	struct rlx_dim_info d;
+	struct rlx_error err;
+	unsigned int i, k;
+	enum rlx_status st;
+
+	for (k = 0; k < 2; k++) {
+		for (i = 0; i < 64 && rlx_graph_dim_at(g, i, &d); i++)
+			b[i] = (struct rlx_binding){ d.name, k ? d.max : d.min };
+		err = (struct rlx_error){ 0 };
+		st = rlx_graph_bind(g, b, i, &out, &err);
+		CHECKF(!st == !!out && st == err.status && st != RLX_EBUG, "%s", err.text);
+		CHECK(!out || !rlx_graph_dim_count(out));
+		rlx_graph_put(out);
+	}
+	CHECK(rlx_alloc_live() > live);
 }
 
 /* In a block of just that size, so that a sanitizer sees a read past its end. */
@@ -36,6 +59,8 @@ static enum rlx_status parse(const char *text, size_t len)
 	CHECKF(st == err.status, "%s, its message %s", rlx_status_name(st),
 	       rlx_status_name(err.status));
 	CHECK(!st || err.text[0]);
+	if (rlx_graph_dim_count(g))
+		bind(g, live);
 	rlx_graph_put(g);
 	CHECKF(rlx_alloc_live() == live, "%lld blocks leaked: %s",
 	       (long long)(rlx_alloc_live() - live), err.text);
@@ -80,6 +105,48 @@ TEST(bytes_flipped)
 	CHECK(good < i);	/* a flip within a number or name may be fine */
 	free(bent);
 	free(t);
+}
+
+static const char template[] =
+	"graph \"t\" {\n  dim b[1,64]\n  dim s[3,512]\n"
+	"  %1 = input(name=\"x\", type=f32[b,(s*2),4])\n"
+	"  %2 = input(name=\"w\", type=f32[1,1,3,3])\n"
+	"  %3 = reshape(x=%1, shape=[b,1,(s*2),4]) : f32[b,1,(s*2),4]\n"
+	"  %4 = conv(x=%3, w=%2) : f32[b,1,%4[2],2]\n"
+	"  %5 = reshape(x=%4, shape=[((b*%4[2])/1),2]) : f32[(b*%4[2]),2]\n"
+	"  %6 = iota(type=i64[s]) : i64[s]\n"
+	"  return \"y\"=%5, \"z\"=%6\n}\n";
+
+/* The same of sizes that have names; where it still is a graph, it is bound. */
+TEST(templates)
+{
+	static const char *const words[] = {
+		"b", "s", "(b", "b)", "(b*s)", "(s+-9)", "(b/b)", "%4[2]", "%1[0]", "%6[9]", "[b]",
+		"dim c[0,0]\n", "dim b[1,64]\n", "dim q[0,9223372036854775807]\n", "dim ", "64",
+		"0", "9223372036854775807", "-4611686018427387904", "((((((((((((((((((", "1", "2",
+	};
+	uint64_t seed = rlx_test_seed();
+	size_t len = sizeof(template) - 1, i, at, n, cut;
+	char bent[sizeof(template) + 64];
+	unsigned int good = 0;
+
+	CHECK_EQ(parse(template, len), 0);
+	for (i = 0; i < len - 2; i++)
+		CHECKF(parse(template, i), "the first %zu of %zu bytes are a graph", i, len);
+	for (i = 0; i < 20000; i++) {
+		const char *w = words[rlx_test_rand(&seed) % (sizeof(words) / sizeof(words[0]))];
+
+		n = rlx_test_rand(&seed) % 3 ? strlen(w) : 0;
+		at = rlx_test_rand(&seed) % len;
+		cut = rlx_test_rand(&seed) % (len - at < 6 ? len - at : 6);
+		memcpy(bent, template, at);
+		memcpy(bent + at, w, n);
+		memcpy(bent + at + n, template + at + cut, len - at - cut);
+		if (!n)
+			bent[at] ^= (char)(1u << rlx_test_rand(&seed) % 8);
+		good += !parse(bent, len - cut + n);
+	}
+	CHECKF(good > 100 && good < i, "%u of %zu are graphs", good, i);
 }
 
 /* Pieces of the text moved about: tokens in places where they do not belong. */
