@@ -254,6 +254,10 @@ static void dimension(struct parser *p, const struct scope *s)
 	char name[RLX_DIM_NAME_MAX + 2];
 	int64_t min, max;
 
+	if (p->list) {	/* of a plan file, whose graphs are laid out as they are */
+		bad(p, "a graph of a plan file has no dimension without a size");
+		return;
+	}
 	word(p, name, sizeof(name));
 	need(p, "[");
 	min = p->st ? 0 : integer(p);

@@ -240,6 +240,22 @@ TEST(open_sizes)
 		CHECK(y[i] == a[i] + 1);
 }
 
+/* The text form of a graph whose sizes have names. */
+TEST(named_sizes)
+{
+	cli_begin();
+	cli_write("names.rlx",
+		  "graph \"n\" { dim b[1,64] dim s[1,8] %1 = input(name=\"x\", type=f32[b,s]) "
+		  "%2 = reshape(x=%1, shape=[(b*s)]) return \"y\"=%2 }");
+	ENDS(RLX("run", "names.rlx", "--dim", "b=3"), 2, err, "sizes are missing: (--dim s=N)");
+	ENDS(RLX("run", "names.rlx", "--dim", "b=3", "--dim", "s=x"), 2, err,
+	     "s=x is no whole number");
+	ENDS(RLX("run", "names.rlx", "--dim", "q=3"), 2, err, "no such dimension; there are: b, s");
+	ENDS(RLX("run", "names.rlx", "--dim", "b=3", "--dim", "s=9"), 3, err, "1 to 8 are right");
+	ENDS(RLX("run", "names.rlx", "--dim", "b=3", "--dim", "s=5"), 0, out, "f32[15]");
+	ENDS(RLX("dump", "names.rlx", "--dim", "b=3", "--dim", "s=5"), 0, out, "shape=[15]");
+}
+
 TEST(run_json)
 {
 	struct rlx_json *j;

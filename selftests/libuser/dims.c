@@ -2,6 +2,7 @@
 /* Graphs whose sizes are known later: names, expressions, binding, text, bodies. */
 #include <unistd.h>
 
+#include "ir/graph.h"
 #include "rlx/blocks.h"
 #include "rlx/cache.h"
 #include "rlx/custom.h"
@@ -343,6 +344,21 @@ TEST(hostile_text)
 		CHECKF(!g && strstr(err.text, "line ") && err.status != RLX_EBUG, "%s: %s", bad[i],
 		       err.text);
 	}
+}
+
+/* A plan file's graphs are planned as they are read: all sizes are known. */
+TEST(plan_files_have_none)
+{
+	static const char text[] =
+		HEAD "%1 = input(name=\"x\", type=f32[b])\n return \"y\"=%1\n}\n";
+	const struct rlx_blob_list none = { 0 };
+	struct rlx_graph *g = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECK_EQ(rlx_graph_parse(text, sizeof(text) - 1, &g, NULL), 0);
+	rlx_graph_put(g);
+	CHECK_EQ(rlx_graph_parse_listed(text, sizeof(text) - 1, &none, &g, &err), RLX_EPARSE);
+	CHECKF(!g && strstr(err.text, "plan file"), "%s", err.text);
 }
 
 /* y[n, i] = the sum of x's rows up to i, by a scan whose body knows n, too. */

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/proc.h"
 #include "ir/element.h"
+#include "rlx/dims.h"
 #include "tools/rlx/subject.h"
 
 /* A growing line for messages that list things. */
@@ -340,12 +341,77 @@ static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 	return TOOL_OK;
 }
 
+/* Every NAME= of --dim must be a name of the graph. */
+static int check_graph_dims(const struct subject *s, const struct arg_list *l)
+{
+	struct line names = { "", 0 };
+	struct rlx_dim_info d;
+	unsigned int i, k;
+
+	for (k = 0; rlx_graph_dim_at(s->graph, k, &d); k++)
+		line_add(&names, "%s%s", k ? ", " : "", d.name);
+	for (i = 0; i < l->n; i++) {
+		for (k = 0; rlx_graph_dim_at(s->graph, k, &d) && !value_of(l->v[i], d.name); k++)
+			;
+		if (k == rlx_graph_dim_count(s->graph))
+			return tool_fail(s->cmd, TOOL_USAGE,
+					 "--dim %s: no such dimension; there are: %s", l->v[i],
+					 names.text);
+	}
+	return TOOL_OK;
+}
+
+/* A graph's names get the sizes that --dim says, last ones for each; @bound: it had some. */
+static int bind_dims(struct subject *s, const struct subject_args *a, bool *bound)
+{
+	unsigned int n = rlx_graph_dim_count(s->graph), i;
+	struct rlx_binding *b = rlx_calloc(n + 1, sizeof(*b));
+	struct line open = { "", 0 };
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g;
+	struct rlx_dim_info d;
+	uint64_t v;
+
+	*bound = n != 0;
+	if (!b)
+		return tool_fail(s->cmd, TOOL_FAILED, "out of memory");
+	if (n && check_graph_dims(s, &a->dim)) {
+		rlx_free(b);
+		return TOOL_USAGE;
+	}
+	for (i = 0; i < n && rlx_graph_dim_at(s->graph, i, &d); i++) {
+		const char *text = find(&a->dim, d.name);
+
+		if (!text)
+			line_add(&open, "%s(--dim %s=N)", open.n ? ", " : "", d.name);
+		else if (parse_u64(text, INT64_MAX, &v))
+			b[i] = (struct rlx_binding){ d.name, (int64_t)v };
+		else
+			line_add(&open, "%s%s=%s is no whole number", open.n ? ", " : "", d.name,
+				 text);
+	}
+	if (open.n) {
+		rlx_free(b);
+		return tool_fail(s->cmd, TOOL_USAGE, "%s: sizes are missing: %s", s->path,
+				 open.text);
+	}
+	if (n && !rlx_graph_bind(s->graph, b, n, &g, &err)) {
+		rlx_graph_put(s->graph);
+		s->graph = g;
+	}
+	rlx_free(b);
+	return err.status ? tool_fail(s->cmd, TOOL_FAILED, "%s: %s", s->path, err.text) : TOOL_OK;
+}
+
 int subject_inputs(struct subject *s, const struct subject_args *a)
 {
 	struct line open = { "", 0 };
+	bool bound;
 	unsigned int i;
-	int rc;
+	int rc = bind_dims(s, a, &bound);
 
+	if (rc)
+		return rc;
 	s->n_in = s->model ? rlx_model_io_count(s->model, RLX_IO_INPUT) :
 		  rlx_graph_io_count(s->graph, RLX_IO_INPUT) +
 		  rlx_graph_io_count(s->graph, RLX_IO_PARAM);
@@ -356,7 +422,7 @@ int subject_inputs(struct subject *s, const struct subject_args *a)
 		return tool_fail(s->cmd, TOOL_FAILED, "out of memory");
 	rc = check_names(s, &a->input, "input");
 	rc = rc ? rc : check_names(s, &a->shape, "shape");
-	rc = rc ? rc : check_dims(s, &a->dim);
+	rc = rc || bound ? rc : check_dims(s, &a->dim);
 	rc = rc ? rc : open_files(s, a);
 	for (i = 0; !rc && i < s->n_in; i++)
 		rc = type_of(s, a, i, &open);

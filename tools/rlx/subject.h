@@ -24,7 +24,7 @@ struct subject_args {
 	  "FILE.npy, random, random:LO:HI, zeros or const:V;\n"		\
 	  "random without it: floats in [-1, 1], integers 0 or 1" },	\
 	{ "dim", ARG_LIST, &(a)->dim, "NAME=N",				\
-	  "a dimension that the model leaves open" },			\
+	  "a dimension that the model or graph leaves open" },		\
 	{ "shape", ARG_LIST, &(a)->shape, "NAME=D,D,...",		\
 	  "the whole shape of an input" },				\
 	{ "seed", ARG_UINT, &(a)->seed, "N", "of random inputs (1)" },	\
