@@ -536,8 +536,24 @@ void rlx_runner_free(struct rlx_runner *r)
 	rlx_free(r);
 }
 
-static struct rlx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int n,
-				  struct rlx_error *err)
+/* In the model's order, so that another order of the caller's is no other key. */
+static void put_in_order(const struct rlx_model *m, struct rlx_spec *s, unsigned int n)
+{
+	unsigned int i, k;
+
+	for (k = 0; k < m->n_io[0] && k < n; k++)
+		for (i = k; i < n; i++)
+			if (!strcmp(s[i].name, m->io[0][k].name)) {
+				struct rlx_spec t = s[k];
+
+				s[k] = s[i];
+				s[i] = t;
+				break;
+			}
+}
+
+static struct rlx_spec *specs_of(const struct rlx_model *m, const struct rlx_named_tensor *in,
+				 unsigned int n, struct rlx_error *err)
 {
 	struct rlx_spec *s;
 	unsigned int i;
@@ -549,7 +565,9 @@ static struct rlx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int
 		s[i] = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = in[i].name ?
 					   in[i].name : "", .type = in[i].type,
 					   .data = in[i].data };
-	if (!s)
+	if (s)
+		put_in_order(m, s, n);
+	else
 		not_enough(err);
 	return s;
 }
@@ -564,7 +582,7 @@ enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tens
 	err = err ? err : &own;
 	if (!r || (n_in && !in))
 		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
-	s = specs_of(in, n_in, err);
+	s = specs_of(r->m, in, n_in, err);
 	st = s ? rlx_runner_run_specs(r, s, n_in, err) : err->status;
 	rlx_free(s);
 	return st;
@@ -605,7 +623,7 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 		rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
 		return NULL;
 	}
-	specs = specs_of(in, n_in, err);
+	specs = specs_of(r->m, in, n_in, err);
 	if (specs)
 		s = first_stage(r, specs, n_in, &asked, err);
 	rlx_free(specs);

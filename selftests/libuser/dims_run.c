@@ -173,6 +173,26 @@ TEST(r155_sizes_must_agree)
 	rlx_model_put(m);
 }
 
+/* Inputs in another order are the same ones. */
+TEST(order_is_no_size)
+{
+	static const float data[MOST];
+	struct rlx_named_tensor in[] = {
+		{ "m", rlx_type(RLX_F32, 2, 1, 1), data },
+		{ "x", rlx_type(RLX_F32, 2, 3, 4), data },
+	}, back[] = { in[1], in[0] };
+	struct compiles c = { 0 };
+	struct rlx_model *m = model_of(layer(true));
+	struct rlx_runner *r = runner_of(m, "cpu", &c);
+
+	CHECK_EQ(rlx_runner_set(r, "w", rlx_type(RLX_F32, 4, 8), data, NULL), 0);
+	CHECK_EQ(rlx_runner_run(r, in, 2, NULL), 0);
+	CHECK_EQ(rlx_runner_run(r, back, 2, NULL), 0);
+	CHECK_EQ(c.n, 1);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
 TEST(inputs_by_name)
 {
 	static const float data[MOST];
