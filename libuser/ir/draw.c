@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ir/graph.h"
+#include "ir/dims.h"
 
 enum { CHAR_W = 7, PAD = 8, ROW_H = 84, BOX_H = 38, GAP = 18, MARGIN = 20, SWEEPS = 6 };
 
@@ -75,7 +75,7 @@ static void text_of(const struct rlx_graph *g, const struct rlx_node *n, char *a
 		snprintf(a, size, "%s", n->def->name);
 	b[0] = 0;
 	if (n->n_out)
-		rlx_type_print(&g->val[n->out].type, b, size);
+		rlx_graph_type_print(g, &g->val[n->out].type, b, size);
 }
 
 static void put_escaped(FILE *f, const char *s, bool xml)
