@@ -6,7 +6,7 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
-KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid lapack nms nonzero pool_i64 pool_u64 random \
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
 		reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
@@ -21,8 +21,8 @@ $(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped ind
 		pool pool_f64 pool_i64 pool_u64 quant random resize resize_wide sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
-$(foreach k,gemm_bf16 gemm_f16 linalg linalg_eigh linalg_mat linalg_qr linalg_rotate linalg_svd \
-		rnn_f64 selective_scan,$(eval KERNEL_OPT_$(k) := -O2))
+$(foreach k,gemm_bf16 gemm_f16 lapack linalg linalg_eigh linalg_mat linalg_qr linalg_rotate \
+		linalg_svd rnn_f64 selective_scan,$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
 	$(eval KERNEL_OPT_$(k) := -Os))

@@ -4,7 +4,10 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/lapack.h"
+#include "kernels/simd/vec.h"
+#include "kernels/simd/zip.h"
 
+#ifndef RLX_V512
 rlx_k_fn RLX_K(lapack);
 
 static inline size_t size_of(const struct rlx_k_lapack *a)
@@ -12,7 +15,15 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 	return rlx_k_type_size((enum rlx_dtype)a->l.type);
 }
 
+#if RLX_VB == 32
+#define V_HALVES(half)	RLX_ZIP(half, 8)
+#else
+#define V_HALVES(half)	RLX_ZIP(half, 4)
+#endif
 #define T		float
+#define V		vf
+#define VN		RLX_VL
+#define V_CALL(name)	vf_##name
 #define F(name)		name##_f32
 #define LAPACK		f32
 #define CLASS		RLX_EW_F32
@@ -23,8 +34,20 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 #undef LAPACK
 #undef CLASS
 #undef DTYPE
+#undef V
+#undef VN
+#undef V_CALL
+#undef V_HALVES
 
+#if RLX_VB == 32
+#define V_HALVES(half)	RLX_ZIP(half, 4)
+#else
+#define V_HALVES(half)	RLX_ZIP(half, 2)
+#endif
 #define T		double
+#define V		vd
+#define VN		RLX_VLD
+#define V_CALL(name)	vd_##name
 #define F(name)		name##_f64
 #define LAPACK		f64
 #define CLASS		RLX_EW_F64
@@ -60,3 +83,4 @@ void RLX_K(lapack)(const void *args, size_t begin, size_t end, void *scratch)
 	}
 	a->lapack->leave();
 }
+#endif

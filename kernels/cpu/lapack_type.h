@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What lapack.c calls for one type: T, with LAPACK its member of struct rlx_lapack, CLASS that of
- * converters, DTYPE the type that needs none, and F(name) functions' names.
+ * converters, DTYPE the type that needs none, and F(name) functions' names; V a vector of
+ * VN, with functions V_CALL(name) and lanes to interleave V_HALVES(LO), V_HALVES(HI).
  *
  * LAPACK has columns one behind the other, so it sees our matrices transposed.
  */
@@ -26,15 +27,52 @@ static struct F(work) F(lay_out)(const struct rlx_k_lapack *a, void *scratch)
 	return w;
 }
 
+/* @n numbers of @x, copied to @to unless that is NULL; false: not all are finite */
+RLX_INLINE bool F(look)(const T *x, T *to, size_t n)
+{
+	/* each times 0 is 0, but NaN of NaN or an infinity */
+	V none[4] = { { 0 }, { 0 }, { 0 }, { 0 } }, v;
+	size_t i = 0;
+
+	for (; i + 4 * VN <= n; i += 4 * VN) {
+		RLX_UNROLL
+		for (size_t j = 0; j < 4; j++) {
+			v = V_CALL(loadu)(x + i + j * VN);
+			none[j] += v * 0;
+			if (to)
+				V_CALL(storeu)(to + i + j * VN, v);
+		}
+	}
+	for (; i < n; i += VN) {
+		v = V_CALL(loadn)(x + i, n - i);
+		none[0] += v * 0;
+		if (to)
+			V_CALL(storen)(to + i, v, n - i);
+	}
+	return V_CALL(hsum)((none[0] + none[1]) + (none[2] + none[3])) == 0;
+}
+
+static bool F(finite)(const T *x, size_t n)
+{
+	return F(look)(x, NULL, n);
+}
+
 /* @n numbers of @from to @to; false: not all are finite */
 static bool F(load)(const struct rlx_k_lapack *a, const void *from, size_t at, T *to, size_t n)
 {
-	T none = 0;
+	enum { STEP = 1024 };	/* looked at while the nearest cache has them */
+	bool ok = true;
 
-	RLX_K(loader)(CLASS, a->l.type)(to, (const char *)from + at * size_of(a), n);
-	for (size_t i = 0; i < n; i++)
-		none += to[i] * 0;	/* stays 0, or becomes NaN */
-	return none == 0;
+	if (a->l.type == DTYPE)
+		return F(look)((const T *)from + at, to, n);
+	for (size_t i = 0; i < n; i += STEP) {
+		const size_t some = n - i < STEP ? n - i : STEP;
+
+		RLX_K(loader)(CLASS, a->l.type)(to + i, (const char *)from + (at + i) * size_of(a),
+						some);
+		ok &= F(finite)(to + i, some);
+	}
+	return ok;
 }
 
 static void F(store)(const struct rlx_k_lapack *a, void *to, size_t at, const T *from, size_t n)
@@ -63,31 +101,126 @@ static void F(turn)(T *y, const T *x, int64_t m, int64_t n)
 					y[c * m + r] = x[r * n + c];
 }
 
+RLX_INLINE void F(turn_square)(V r[VN])
+{
+	V t[VN];
+
+	RLX_UNROLL
+	for (int step = 1; step < VN; step *= 2) {
+		RLX_UNROLL
+		for (int i = 0; i < VN / 2; i++) {
+			t[2 * i] = __builtin_shufflevector(r[i], r[i + VN / 2], V_HALVES(LO));
+			t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + VN / 2], V_HALVES(HI));
+		}
+		RLX_UNROLL
+		for (int i = 0; i < VN; i++)
+			r[i] = t[i];
+	}
+}
+
+/*
+ * The square at (i, j) of y[n][n] and the one at (j, i): the mean of both of x, and 0; where they
+ * are one, 0 above the diagonal. @none: += 0, or NaN.
+ */
+RLX_INLINE void F(mean_square)(const T *x, T *y, int64_t n, int64_t i, int64_t j, V *none)
+{
+	static const T kept[2 * VN] = { [0 ... VN - 1] = 1 };
+	V a[VN], b[VN];
+
+	RLX_UNROLL
+	for (int64_t r = 0; r < VN; r++) {
+		a[r] = V_CALL(loadu)(x + (i + r) * n + j);
+		b[r] = V_CALL(loadu)(x + (j + r) * n + i);
+	}
+	F(turn_square)(b);
+	RLX_UNROLL
+	for (int64_t r = 0; r < VN; r++) {
+		a[r] = (a[r] + b[r]) * (T)0.5;
+		*none += a[r] * 0;
+		V_CALL(storeu)(y + (j + r) * n + i, (V){ 0 });
+		if (i == j)
+			a[r] *= V_CALL(loadu)(kept + VN - 1 - r);
+		V_CALL(storeu)(y + (i + r) * n + j, a[r]);
+	}
+}
+
+/* The same number by number, at the edges */
+static void F(mean_edge)(const T *x, T *y, int64_t n, int64_t i, int64_t j, V *none)
+{
+	for (int64_t r = i; r < i + VN && r < n; r++)
+		for (int64_t c = j; c < j + VN && c <= r; c++) {
+			const T mean = (x[r * n + c] + x[c * n + r]) * (T)0.5;
+
+			(*none)[0] += mean * 0;
+			y[c * n + r] = 0;
+			y[r * n + c] = mean;
+		}
+}
+
+/* y[n][n], which may be x: the mean of x and x' below the diagonal, 0 above; false as F(load) */
+static bool F(mean)(const T *x, T *y, int64_t n)
+{
+	enum { STEP = 16 };	/* at least a line of the cache, so that each is read once */
+	V none = { 0 };
+
+	for (int64_t i = 0; i < n; i += STEP)
+		for (int64_t j = 0; j <= i; j += STEP) {
+			/* what comes next, whose lines are a row apart */
+			for (int64_t c = j + STEP; c < j + 2 * STEP && c <= i; c++) {
+				__builtin_prefetch(x + c * n + i);
+				__builtin_prefetch(y + c * n + i, 1);
+			}
+			for (int64_t r = i; r < i + STEP && r < n; r += VN)
+				for (int64_t c = j; c < j + STEP && c <= r; c += VN)
+					if (r + VN <= n)
+						F(mean_square)(x, y, n, r, c, &none);
+					else
+						F(mean_edge)(x, y, n, r, c, &none);
+		}
+	return V_CALL(hsum)(none) == 0;
+}
+
 static bool F(cholesky)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w, bool *bad)
 {
 	const int n = (int)a->l.n;
 	const size_t all = (size_t)n * (size_t)n;
 	T *y = F(place)(a, a->l.y, u * all, w->u);
+	const T *x = y;
 	int info;
 
-	/* its upper triangle is our lower one */
-	if (!F(load)(a, a->l.a, u * all, y, all))
+	if (a->l.type == DTYPE)
+		x = (const T *)a->l.a + u * all;
+	else if (!F(load)(a, a->l.a, u * all, y, all))
 		return !(*bad = true);
-	for (int i = 0; i < n; i += 16)
-		for (int j = 0; j <= i; j += 16)
-			for (int r = i; r < i + 16 && r < n; r++)
-				for (int c = j; c < j + 16 && c <= r; c++)
-					y[(int64_t)r * n + c] = (y[(int64_t)r * n + c] +
-								 y[(int64_t)c * n + r]) / 2;
-	for (int64_t i = 0; i < n; i++) {
+	/* its upper triangle is our lower one */
+	if (!F(mean)(x, y, n))
+		return !(*bad = true);
+	for (int64_t i = 0; i < n; i++)
 		y[i * n + i] += (T)a->l.jitter;
-		memset(y + i * n + i + 1, 0, (size_t)(n - i - 1) * sizeof(T));
-	}
 	a->lapack->LAPACK.potrf("U", &n, y, &n, &info, 1);
 	*bad = info != 0;
 	for (int64_t i = 0; i < n && !*bad; i++)	/* the roots of what overflowed */
 		*bad = !(y[i * n + i] < (T)INFINITY);
 	F(store)(a, a->l.y, u * all, y, all);
+	return true;
+}
+
+/* The triangle that counts is to be finite, and no division by 0. */
+static bool F(is_triangle)(const struct rlx_k_lapack *a, const T *x)
+{
+	enum { SMALL = 64 };	/* rows are so short that all of it is looked at sooner */
+	const int64_t n = a->l.n;
+	bool ok = n <= SMALL && F(finite)(x, (size_t)(n * n));
+
+	for (int64_t i = 0; !ok && i < n; i++) {
+		const T *from = x + i * n + (a->l.upper ? i + a->l.unit : 0);
+
+		if (!F(finite)(from, (size_t)((a->l.upper ? n - i : i + 1) - a->l.unit)))
+			return false;
+	}
+	for (int64_t i = 0; !a->l.unit && i < n; i++)
+		if (x[i * n + i] == 0)
+			return false;
 	return true;
 }
 
@@ -102,15 +235,8 @@ static bool F(triangular)(const struct rlx_k_lapack *a, size_t u, const struct F
 		x = (const T *)a->l.a + u * (size_t)a->l.a_step;
 	else
 		F(load)(a, a->l.a, u * (size_t)a->l.a_step, w->x, all);
-	/* the triangle that counts is to be finite, and no division by 0 */
-	for (int64_t i = 0; i < n; i++) {
-		T none = 0;
-
-		for (int64_t j = a->l.upper ? i : 0; j < (a->l.upper ? n : i + 1); j++)
-			none += a->l.unit && i == j ? 0 : x[i * n + j] * 0;
-		if (none != 0 || (!a->l.unit && x[i * n + i] == 0))
-			return false;
-	}
+	if (!F(is_triangle)(a, x))
+		return false;
 	if (!F(load)(a, a->l.b, u * (size_t)a->l.b_step, y, right))
 		return false;
 	a->lapack->LAPACK.trsm("R", a->l.upper ? "L" : "U", a->l.transposed ? "T" : "N",

@@ -201,23 +201,33 @@ static void triangle(struct solve s, bool upper, bool unit, const struct rlx_k_t
 	mat_share(team, solve_strips, &s, strips(s.k));
 }
 
-/* The block at row k; the numbers above its diagonal are not read. */
+/*
+ * The block at row k; the numbers above its diagonal are not read. By columns, which are rows of
+ * @u: a row of the root at a time, and its products taken from those that follow.
+ */
 static bool small_root(struct mat m, int64_t k, int64_t end)
 {
-	for (int64_t i = k; i < end; i++) {
-		double *r = m.p + i * m.ld;
+	const int64_t n = end - k;
+	double u[BLOCK * BLOCK];
 
-		for (int64_t j = k; j <= i; j++) {
-			const double *c = m.p + j * m.ld;
-			double s = r[j];
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t j = 0; j <= i; j++)
+			u[j * BLOCK + i] = m.p[(k + i) * m.ld + k + j];
+	for (int64_t j = 0; j < n; j++) {
+		double *r = u + j * BLOCK, by;
 
-			for (int64_t l = k; l < j; l++)
-				s -= r[l] * c[l];
-			if (i == j && !(s > 0 && s < INFINITY))
-				return false;
-			r[j] = i == j ? sqrt(s) : s / c[j];
-		}
+		if (!(r[j] > 0 && r[j] < INFINITY))
+			return false;
+		r[j] = sqrt(r[j]);
+		by = 1 / r[j];
+		for (int64_t i = j + 1; i < n; i++)
+			r[i] *= by;
+		for (int64_t i = j + 1; i < n; i++)
+			subtract(u + i * BLOCK + i, r + i, r[i], n - i);
 	}
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t j = 0; j <= i; j++)
+			m.p[(k + i) * m.ld + k + j] = u[j * BLOCK + i];
 	return true;
 }
 

@@ -7,17 +7,17 @@
 #define RLX_SIMD_TRANSPOSE_H
 
 #include "kernels/simd/vec.h"
+#include "kernels/simd/zip.h"
 
-#if RLX_VL == 16
-#define RLX_ZIP_LO	0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define RLX_ZIP_HI	8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, \
-			15, 31
-#elif RLX_VL == 8
-#define RLX_ZIP_LO	0, 8, 1, 9, 2, 10, 3, 11
-#define RLX_ZIP_HI	4, 12, 5, 13, 6, 14, 7, 15
+#if RLX_VB == 64
+#define RLX_ZIP_LO	RLX_ZIP_LO_16
+#define RLX_ZIP_HI	RLX_ZIP_HI_16
+#elif RLX_VB == 32
+#define RLX_ZIP_LO	RLX_ZIP_LO_8
+#define RLX_ZIP_HI	RLX_ZIP_HI_8
 #else
-#define RLX_ZIP_LO	0, 4, 1, 5
-#define RLX_ZIP_HI	2, 6, 3, 7
+#define RLX_ZIP_LO	RLX_ZIP_LO_4
+#define RLX_ZIP_HI	RLX_ZIP_HI_4
 #endif
 
 RLX_INLINE void vi_transpose(vi r[RLX_VL])

@@ -4,6 +4,9 @@
  * what LAPACK takes that is called here, directly, on a copy of a matrix. All three take turns.
  *
  *	build/test/bench/linalg [op [dtype [n]]]	RLX_LAPACK=FILE: see rlx(1)
+ *
+ * n: "draw" takes random ones, of a seed that is printed. What is printed is the fastest run of
+ * LAPACK, and the medians of what the others took over it within a turn.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -20,8 +23,8 @@ static const char *const names[N_OPS] = {
 	"cholesky", "solve", "triangular", "slogdet", "qr", "eigh", "svd",
 };
 
-enum { TURNS = 5, MOST = 1024 };
-#define TURN	0.02		/* seconds */
+enum { TURNS = 25, MOST = 1024, DRAWN = 10 };
+#define TURN	0.004		/* seconds */
 
 /* What is measured; right-hand sides are the matrices */
 struct point {
@@ -159,24 +162,37 @@ static void fill(double *d, float *f, int n, int batch)
 		f[i] = (float)d[i];
 }
 
+static int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *x)
+{
+	qsort(x, TURNS, sizeof(*x), by_size);
+	return x[TURNS / 2];
+}
+
 static void one(const struct point *at, const double *d, const float *f)
 {
 	const void *data = at->f64 ? (const void *)d : f;
 	struct rlx_session *with = session(at, data, false), *own = session(at, data, true);
-	double direct = INFINITY, rlx = INFINITY, plain = INFINITY;
+	double direct = INFINITY, rlx[TURNS], plain[TURNS], once;
 	struct direct_f32 of_f32;
 	struct direct_f64 of_f64;
 
 	direct_new_f32(&of_f32, at->n);
 	direct_new_f64(&of_f64, at->n);
 	for (int i = 0; i < TURNS; i++) {
-		direct = fmin(direct, at->f64 ? direct_turn_f64(&of_f64, at, d) :
-						direct_turn_f32(&of_f32, at, f));
-		rlx = fmin(rlx, session_turn(with, TURN));
-		plain = fmin(plain, session_turn(own, TURN));
+		once = at->f64 ? direct_turn_f64(&of_f64, at, d) : direct_turn_f32(&of_f32, at, f);
+		direct = fmin(direct, once);
+		rlx[i] = session_turn(with, TURN) / once;
+		plain[i] = session_turn(own, TURN) / once;
 	}
 	printf("%-10s %s %5d %4d %10.1f us %6.2f %6.2f\n", names[at->op], at->f64 ? "f64" : "f32",
-	       at->n, at->batch, direct * 1e6, rlx / direct, plain / direct);
+	       at->n, at->batch, direct * 1e6, median(rlx), median(plain));
 	free(of_f32.x);
 	free(of_f32.ints);
 	free(of_f64.x);
@@ -185,9 +201,24 @@ static void one(const struct point *at, const double *d, const float *f)
 	rlx_session_free(own);
 }
 
+/* From 2 on, evenly by logarithm */
+static void draw(int *sizes)
+{
+	uint64_t seed = rlx_test_seed();
+
+	printf("seed %llu\n", (unsigned long long)seed);
+	for (int i = 0; i < DRAWN; i++)
+		sizes[i] = (int)(2 * pow(MOST / 2, (double)(rlx_test_rand(&seed) % 4096) / 4096));
+}
+
+static bool asked(int argc, char **argv, int at, const char *name)
+{
+	return argc <= at || !strcmp(argv[at], name) || !strcmp(argv[at], "all");
+}
+
 int main(int argc, char **argv)
 {
-	static const int sizes[] = { 8, 16, 32, 64, 128, 256, 512, 1024 };
+	int sizes[DRAWN] = { 8, 16, 32, 64, 128, 256, 512, 1024 }, n_size = 8;
 	const char *said = getenv("RLX_LAPACK");
 	double *d = calloc((size_t)MOST * MOST, sizeof(*d));
 	float *f = calloc((size_t)MOST * MOST, sizeof(*f));
@@ -197,17 +228,22 @@ int main(int argc, char **argv)
 		printf("1..0 # skip no LAPACK: %s\n", dlerror());
 		return 0;
 	}
+	if (argc > 3 && !strcmp(argv[3], "draw")) {
+		draw(sizes);
+		n_size = DRAWN;
+	} else if (argc > 3) {
+		sizes[0] = atoi(argv[3]);
+		n_size = 1;
+		CHECK(sizes[0] > 0 && sizes[0] <= MOST);
+	}
 	printf("op         type    n batch    LAPACK       over it: rlx    own\n");
 	for (int op = 0; op < N_OPS; op++)
 		for (int t = 0; t < 2; t++)
-			for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			for (int i = 0; i < n_size; i++) {
 				const int n = sizes[i], batch = n < 64 ? 4096 / n / n + 1 : 1;
 
-				if ((argc > 1 && strcmp(argv[1], names[op]) &&
-				     strcmp(argv[1], "all")) ||
-				    (argc > 2 && strcmp(argv[2], t ? "f64" : "f32") &&
-				     strcmp(argv[2], "all")) ||
-				    (argc > 3 && atoi(argv[3]) != n))
+				if (!asked(argc, argv, 1, names[op]) ||
+				    !asked(argc, argv, 2, t ? "f64" : "f32"))
 					continue;
 				fill(d, f, n, batch);
 				one(&(struct point){ (enum op)op, t, n, batch, said }, d, f);
