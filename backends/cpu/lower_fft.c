@@ -397,9 +397,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 {
 	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 	const enum rlx_isa isa = cpu_isa(lo);
-	/* v4 has no kernel of f64 of its own */
-	const int64_t bytes = isa == RLX_ISA_BASE ? 16 :
-			      isa == RLX_ISA_V3 || dt == RLX_F64 ? 32 : 64;
+	const int64_t bytes = isa == RLX_ISA_BASE ? 16 : isa == RLX_ISA_V3 ? 32 : 64;
 	struct fft f = {
 		.lo = lo, .f64 = dt == RLX_F64, .portable = isa == RLX_ISA_BASE,
 		.size = dt == RLX_F64 ? 8 : 4,

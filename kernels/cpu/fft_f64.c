@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Discrete Fourier transforms in f64; v4 takes those of v3, which wait for memory as long. */
+/* Discrete Fourier transforms in f64. */
 #include "kernels/kernel.h"
 #include "kernels/simd/vec.h"
 
-#ifndef RLX_V512
 #define FT		double
 #define FV		vd
 #define FW		RLX_VLD
@@ -20,4 +19,3 @@ void RLX_K(fft_f64)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	units(args, begin, end, scratch);
 }
-#endif

@@ -227,15 +227,24 @@ static void read_some(const FT *p, const struct rlx_k_fft_view *v, int64_t i, in
 	}
 }
 
-/*
- * RLX_K_FFT_CHUNK elements from @k on, or up to the last, of a spectrum's half from the one of
- * pairs, or back, from @x to @y.
- */
-static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in, FT *y,
-		  const struct rlx_k_fft_view *out, int64_t k)
+/* Elements p and q, which mirror each other, of pairs' spectrum, or of half of one, to what k gets. */
+RLX_INLINE cv split_one(cv p, cv q, FV re, FV im, bool back)
 {
-	const int64_t most = a->half + (a->split == 1);
-	const int64_t end = k + RLX_K_FFT_CHUNK < most ? k + RLX_K_FFT_CHUNK : most;
+	cv e, t;
+
+	q.im = -q.im;
+	e = cv_add(p, q);
+	/* back: -i (p - q) by the conjugate, negated */
+	t = cv_mul(cv_turn(cv_sub(p, q)), re, back ? -im : im);
+	if (back)
+		return cv_sub(e, t);
+	return (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };
+}
+
+/* Elements [k, end), at most RLX_K_FFT_CHUNK, wherever they are. */
+static void split_some(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in,
+		       FT *y, const struct rlx_k_fft_view *out, int64_t k, int64_t end)
+{
 	const FT *w = table(a->split_w) + k, *wi = w + a->half + 1;
 	const bool back = a->split == 2;
 	const int64_t n = end - k, half = a->half;
@@ -256,23 +265,58 @@ static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft
 		ai[n - 1] = x[in->part];
 	}
 	for (int64_t i = 0; i < n; i += FW) {
-		FV pr = F_LOADU(ar + i), pi = F_LOADU(ai + i);
 		FV qr = F_LOADU(br + n - i), qi = F_LOADU(bi + n - i);
-		cv p = { pr, pi }, q = { __builtin_shufflevector(qr, qr, F_BACK),
-					 -__builtin_shufflevector(qi, qi, F_BACK) };
-		cv e = cv_add(p, q), t = cv_turn(cv_sub(p, q));
+		cv p = { F_LOADU(ar + i), F_LOADU(ai + i) };
+		cv q = { __builtin_shufflevector(qr, qr, F_BACK),
+			 __builtin_shufflevector(qi, qi, F_BACK) };
 		struct fft_tile to = { .view = out, .p = y + (k + i) * out->stride, .ne = 1,
 				       .nl = n - i < FW ? n - i : FW, .first = k + i,
 				       .along_l = 1, .to_l = out->stride };
 
-		/* back: -i (p - q) by the conjugate, negated */
-		t = cv_mul(t, F_LOADU(w + i), back ? -F_LOADU(wi + i) : F_LOADU(wi + i));
-		if (back)
-			t = cv_sub(e, t);
-		else
-			t = (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };
-		store_tile(&to, &t);
+		p = split_one(p, q, F_LOADU(w + i), F_LOADU(wi + i), back);
+		store_tile(&to, &p);
 	}
+}
+
+static bool side_by_side_there(const struct rlx_k_fft_view *v, int64_t n)
+{
+	return v->stride == 2 && v->part == 1 && v->n >= n;
+}
+
+/*
+ * RLX_K_FFT_CHUNK elements from @k on, or up to the last, of a spectrum's half from the one of
+ * pairs, or back, from @x to @y. But for the ends a vector at a time, where all of them lie side
+ * by side.
+ */
+static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in, FT *y,
+		  const struct rlx_k_fft_view *out, int64_t k)
+{
+	const int64_t half = a->half, most = half + (a->split == 1);
+	const int64_t end = k + RLX_K_FFT_CHUNK < most ? k + RLX_K_FFT_CHUNK : most;
+	const FT *w = table(a->split_w), *wi = w + half + 1;
+	const bool back = a->split == 2;
+
+	if (side_by_side_there(in, half + back) && side_by_side_there(out, most)) {
+		if (!k) {	/* the mirror of element 0 is no neighbour */
+			split_some(a, x, in, y, out, 0, end < FW ? end : FW);
+			k = end < FW ? end : FW;
+		}
+		for (; k + FW <= end && k + FW <= half; k += FW) {
+			const FT *p = x + 2 * k, *q = x + 2 * (half - k - FW + 1);
+			FV p0 = F_LOADU(p), p1 = F_LOADU(p + FW);
+			FV q0 = F_LOADU(q), q1 = F_LOADU(q + FW);
+			cv c = split_one((cv){ __builtin_shufflevector(p0, p1, F_EVEN),
+					       __builtin_shufflevector(p0, p1, F_ODD) },
+					 (cv){ __builtin_shufflevector(q0, q1, F_EVEN_BACK),
+					       __builtin_shufflevector(q0, q1, F_ODD_BACK) },
+					 F_LOADU(w + k), F_LOADU(wi + k), back);
+
+			F_STOREN(y + 2 * k, __builtin_shufflevector(c.re, c.im, F_LO), FW);
+			F_STOREN(y + 2 * k + FW, __builtin_shufflevector(c.re, c.im, F_HI), FW);
+		}
+	}
+	if (k < end)
+		split_some(a, x, in, y, out, k, end);
 }
 
 /* The view of complex numbers that lie side by side. */

@@ -126,6 +126,41 @@ TEST(random_lengths)
 	}
 }
 
+/* Of real lines, cut or padded, all elements: as of complex ones, and back. */
+TEST(real_lines)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int c = 0; c < 40; c++) {
+		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
+		const double eps = dt == RLX_F64 ? 1.2e-15 : 6e-7;
+		const int64_t lines = c % 3 ? 1 : 1 + (int64_t)(rlx_test_rand(&seed) % 12);
+		const int64_t n = (int64_t)exp2(rlx_test_uniform(&seed, 1, 15)), bins = n / 2 + 1;
+		const int64_t have = c % 4 < 2 ? n : 1 + (int64_t)(rlx_test_rand(&seed) %
+								   (uint64_t)(n + 9));
+		const double tol = eps * (log2((double)n) + 2) * sqrt((double)n);
+		rlx_value x, y, z;
+		struct rig r;
+
+		rig_init(&r, "cpu");
+		x = rig_random(&r, rlx_type(dt, lines, have), -1, 1);
+		y = rlx_emit(r.g, rfft, .x = x, .n = RLX_INTS(n));
+		rig_output(&r, y);
+		z = rlx_emit(r.g, reshape, .x = x, .shape = RLX_INTS(lines, have, 1));
+		z = rlx_emit(r.g, pad, .x = z, .pads = RLX_INTS(0, 0, 0, 0, 0, 1));
+		rig_output(&r, rlx_emit(r.g, fft, .x = z, .n = RLX_INTS(n)));
+		rig_output(&r, rlx_emit(r.g, irfft, .x = y, .n = RLX_INTS(n)));
+		rig_run(&r);
+		for (int64_t i = 0; i < lines * bins * 2; i++)
+			rig_want(&r, 0, i, rig_get(&r, 1, i / (2 * bins) * 2 * n + i % (2 * bins)),
+				 tol);
+		for (int64_t i = 0; i < lines * n; i++)
+			rig_want(&r, 2, i, i % n < have ? rig_in(&r, 0, i / n * have + i % n) : 0,
+				 tol / sqrt((double)n));
+		rig_fini(&r);
+	}
+}
+
 /* Beyond what a block of a GPU holds: composite, and by a chirp. */
 EVERYWHERE(long_lines)
 {
