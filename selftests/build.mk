@@ -139,6 +139,14 @@ bench-sweep-cpu:
 	$(Q)BUILD=$(BUILD) $(BUILD)/sweep-venv/bin/python $(SWEEP)/sweep.py \
 		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
 
+# Random Fourier transforms against MKL and pocketfft, and recurrent ops against PyTorch.
+bench-fft-cpu bench-recurrent-cpu: bench-%-cpu:
+	$(Q)tools/setup.sh serve
+	$(Q)+$(BUILDMAKE) lib
+	$(Q)selftests/lib/venv.sh $(BUILD)/$*-venv $(SWEEP)/requirements-$*.txt
+	$(Q)BUILD=$(BUILD) $(BUILD)/$*-venv/bin/python $(SWEEP)/$*.py \
+		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
+
 # All of it; the last line sums up the groups, of which AT_ONCE run at a time: each waits for
 # clients, guests or the network now and then, or has one program left to run.
 AT_ONCE	?= 2
@@ -158,7 +166,7 @@ asan tsan:
 	$(Q)+selftests/check.sh "$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$@)'" \
 		check-unit check-ops
 
-.PHONY: check asan tsan bench-cpu bench-sweep-cpu $(GROUPS)
+.PHONY: check asan tsan bench-cpu bench-sweep-cpu bench-fft-cpu bench-recurrent-cpu $(GROUPS)
 
 include selftests/serve/build.mk
 include selftests/gpu/build.mk selftests/vulkan/build.mk selftests/pjrt/build.mk
