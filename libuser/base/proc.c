@@ -243,6 +243,8 @@ static void min_memory(void *ctx, const char *dir, bool v2)
 		 v2 ? "memory.current" : "memory.usage_in_bytes");
 	if (!rlx_proc_u64(path, &used))
 		return;
+	if (limit > used && limit - used >= *best)
+		return;		/* without the cache: what says how much that is takes longest */
 	snprintf(path, sizeof(path), "%s/memory.stat", dir);
 	if (!rlx_proc_key(path, v2 ? "inactive_file" : "total_inactive_file",
 			  &cache))

@@ -171,6 +171,11 @@ static enum rlx_status create(struct rlx_arena *a, uint32_t flags,
 	st = session_open(&session, q, err);
 	if (st)
 		return st;
+	st = rlx_place_room(a, err);	/* takes longer than to see that there is no module */
+	if (st) {
+		close(session);
+		return st;
+	}
 	a->fd = ioctl(session, RLX_IOC_ARENA_CREATE, &c);
 	if (a->fd < 0 && errno == EINVAL && a->nodes) {
 		snprintf(a->why_node, RLX_WHY, "this machine has no node %d",
@@ -267,9 +272,6 @@ static enum rlx_status kmod_new(struct rlx_arena *a,
 				"arena of the hugetlb pool: memfd can, kmod cannot");
 	a->page = page;
 	a->size = (o->size + page - 1) & ~(page - 1);
-	st = rlx_place_room(a, err);
-	if (st)
-		return st;
 	st = create(a, o->pages == RLX_PAGES_SMALL ? 0 : RLX_AF_HUGE_TRY, &q,
 		    err);
 	if (st)

@@ -28,27 +28,44 @@
 
 #define UDMABUF		"/dev/udmabuf"
 
+static uint64_t pool_number(uint64_t page, const char *name)
+{
+	char path[128];
+	uint64_t n;
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%llukB/%s",
+		 (unsigned long long)page / 1024, name);
+	return rlx_proc_u64(path, &n) ? n : 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 /* Free pages of the pool of @page bytes, reserved ones not counted. */
 static uint64_t pool_free(uint64_t page, uint64_t *total)
 {
-	static const char dir[] = "/sys/kernel/mm/hugepages/hugepages-%llukB/%s";
-	static const char *const name[] = {
-		"nr_hugepages", "free_hugepages", "resv_hugepages",
-		"nr_overcommit_hugepages", "surplus_hugepages",
-	};
-	uint64_t v[5] = { 0 };
-	char path[128];
-	unsigned int i;
+	uint64_t more = pool_number(page, "nr_overcommit_hugepages"), n = 0;
 
-	for (i = 0; i < 5; i++) {
-		snprintf(path, sizeof(path), dir,
-			 (unsigned long long)page / 1024, name[i]);
-		if (!rlx_proc_u64(path, &v[i]))
-			v[i] = 0;
-	}
-	*total = v[0];
-	return (v[1] > v[2] ? v[1] - v[2] : 0) +
-	       (v[3] > v[4] ? v[3] - v[4] : 0);
+	/* of a pool that is empty and stays so nothing else is asked: each file takes its time */
+	*total = pool_number(page, "nr_hugepages");
+	if (*total)
+		n = less(pool_number(page, "free_hugepages"), pool_number(page, "resv_hugepages"));
+	if (more)
+		n += less(more, pool_number(page, "surplus_hugepages"));
+	return n;
+}
+
+/* The kernel's, which never changes; 0: it has none. */
+static uint64_t pool_page(void)
+{
+	static _Atomic uint64_t once;
+	uint64_t page = once;
+
+	if (!page && rlx_proc_key("/proc/meminfo", "Hugepagesize", &page))
+		once = page;
+	return page;
 }
 
 static int memfd_make(const char *name, bool hugetlb)
@@ -114,10 +131,10 @@ out_unmap:
 static bool new_hugetlb(struct rlx_arena *a, const struct rlx_arena_opts *o,
 			char *why)
 {
-	uint64_t page = 0, have, total, need;
+	uint64_t page = pool_page(), have, total, need;
 	struct rlx_error err = { 0 };
 
-	if (!rlx_proc_key("/proc/meminfo", "Hugepagesize", &page) || !page) {
+	if (!page) {
 		snprintf(why, RLX_WHY, "kernel without hugetlb");
 		return false;
 	}
@@ -163,7 +180,7 @@ static enum rlx_status memfd_new(struct rlx_arena *a,
 				(unsigned long long)o->size, pool);
 	if (a->fd < 0) {
 		a->page = page;
-		a->size = (o->size + page - 1) & ~(page - 1);
+		a->size = rlx_place_size(o->size, o->pages);
 		st = rlx_place_room(a, err);
 		if (st)
 			return st;

@@ -92,6 +92,18 @@ static bool reserve(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool w
 	return true;
 }
 
+uint64_t rlx_place_size(uint64_t bytes, enum rlx_pages pages)
+{
+	uint64_t page = rlx_page_bytes(), size = (bytes + page - 1) & ~(page - 1);
+	uint64_t rest = size % HUGE_BYTES;
+
+	/* to take a huge page costs less time than the small ones of a quarter of it */
+	if (pages != RLX_PAGES_SMALL && size > HUGE_BYTES && rest >= HUGE_BYTES / 4 &&
+	    size < UINT64_MAX - HUGE_BYTES)
+		size += HUGE_BYTES - rest;
+	return size;
+}
+
 bool rlx_place_fill(struct rlx_arena *a, bool write)
 {
 	return rlx_place_fill_range(a, 0, a->size, write);

@@ -12,7 +12,7 @@
 #include "selftests/lib/rlx_test.h"
 
 enum { TB_H = 16, TB_LAYERS = 2, TB_HEADS = 2, TB_INNER = 24, TB_VOCAB = 40, TB_SEQ = 32,
-       TB_TYPES = 2, TB_MAX = 128 };
+       TB_TYPES = 2, TB_MAX = 256 };
 
 struct tb_size {
 	int	hidden, layers, heads, inner, vocab, seq, types;

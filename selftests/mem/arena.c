@@ -409,6 +409,33 @@ TEST(collapse_gives_huge_pages_where_the_kernel_can)
 	rlx_arena_put(a);
 }
 
+/* A huge page costs less than the small ones of a quarter of it, and is not begun for fewer. */
+TEST(tails_of_a_quarter_of_a_huge_page_become_one)
+{
+	static const struct {
+		uint64_t		size, got;
+		enum rlx_pages		pages;
+	} c[] = {
+		{ 5 << 19, 4 << 20, RLX_PAGES_AUTO },
+		{ (5 << 19) - 4096, (5 << 19) - 4096, RLX_PAGES_AUTO },
+		{ (7 << 20) + 1, 8 << 20, RLX_PAGES_AUTO },
+		{ 8 << 20, 8 << 20, RLX_PAGES_AUTO },
+		{ 1 << 20, 1 << 20, RLX_PAGES_AUTO },
+		{ 3 << 20, 3 << 20, RLX_PAGES_SMALL },
+	};
+
+	for (unsigned int i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		struct rlx_arena *a = make(c[i].size, RLX_ARENA_LAZY | RLX_ARENA_NOLOCK,
+					   c[i].pages);
+		struct rlx_arena_info info;
+
+		rlx_arena_info(a, &info);
+		if (info.page_bytes == 4096 && !strcmp(info.provider, "memfd"))
+			CHECK_EQ(rlx_arena_size(a), c[i].got);
+		rlx_arena_put(a);
+	}
+}
+
 TEST(hugetlb_pool_is_used_or_named)
 {
 	struct rlx_arena_opts o = {
