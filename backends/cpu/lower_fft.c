@@ -31,7 +31,7 @@ static double by_size(const struct fft *f, double n, double cost)
 {
 	double bytes = 4 * n * (double)f->lanes * (double)f->size;
 
-	return bytes > CACHE_BYTES ? cost * 1.8 : bytes > 32768 ? cost * 1.15 : cost;
+	return bytes > CACHE_BYTES ? cost * 1.3 : bytes > 32768 ? cost * 1.15 : cost;
 }
 
 /* Radices of @n, largest powers of two first; false if a prime factor is too large. */
@@ -111,7 +111,7 @@ static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core b
 			continue;
 		c = (double)rlx_k_fft_blocks(n / n1, f->lanes) * core_of(f, n1, &one[0]) +
 		    (double)rlx_k_fft_blocks(n1, f->lanes) * core_of(f, n / n1, &one[1]);
-		c += (double)n * 3 / (double)f->lanes * 2;
+		c += (double)n * 5 / (double)f->lanes * 2;
 		if (c >= least)
 			continue;
 		least = c;
