@@ -10,6 +10,7 @@
  *
  * CPU kernel: linear_scan. One unit is RLX_K_SCAN_COLUMNS of a row's inner; there are
  * rlx_k_linear_scan_units(). Scratch: 0.
+ * GPU kernel: linear_scan, of f16 and bf16 as well.
  */
 struct rlx_k_linear_scan {
 	const void	*a, *x, *initial;	/* initial [outer][inner] or NULL */
@@ -19,7 +20,7 @@ struct rlx_k_linear_scan {
 	uint8_t		reverse;
 };
 
-enum { RLX_K_SCAN_COLUMNS = 256 };
+enum { RLX_K_SCAN_COLUMNS = 256, RLX_K_LINEAR_SCAN_THREADS = 256 };	/* a GPU's block */
 
 static inline size_t rlx_k_linear_scan_units(const struct rlx_k_linear_scan *a)
 {
@@ -29,22 +30,23 @@ static inline size_t rlx_k_linear_scan_units(const struct rlx_k_linear_scan *a)
 }
 
 /*
- * The op selective_scan in f32; d, z and state may be NULL.
+ * The op selective_scan; d, z and state may be NULL.
  *
- * CPU kernel: selective_scan. One unit is 16 of a batch entry's channels; there are
+ * CPU kernel: selective_scan, of f32. One unit is 16 of a batch entry's channels; there are
  * rlx_k_selective_scan_units(). Scratch: rlx_k_selective_scan_scratch().
+ * GPU kernel: selective_scan, of f64, f32, f16 and bf16.
  */
 struct rlx_k_selective_scan {
-	const float	*x, *delta;		/* [batch][steps][h] */
-	const float	*a;			/* [h][n] */
-	const float	*b, *c;			/* [batch][steps][n] */
-	const float	*d, *z, *state;		/* [h], as x, [batch][h][n] */
-	float		*y, *last;
+	const void	*x, *delta;		/* [batch][steps][h] */
+	const void	*a;			/* [h][n] */
+	const void	*b, *c;			/* [batch][steps][n] */
+	const void	*d, *z, *state;		/* [h], as x, [batch][h][n] */
+	void		*y, *last;
 	int64_t		batch, steps, h, n;
-	uint8_t		softplus;
+	uint8_t		type, softplus;
 };
 
-enum { RLX_K_SSM_CHANNELS = 16 };
+enum { RLX_K_SSM_CHANNELS = 16, RLX_K_SSM_THREADS = 128 };	/* a GPU's block */
 
 static inline size_t rlx_k_selective_scan_units(const struct rlx_k_selective_scan *a)
 {
@@ -55,5 +57,21 @@ static inline size_t rlx_k_selective_scan_scratch(const struct rlx_k_selective_s
 {
 	return (size_t)a->n * 2 * RLX_K_SSM_CHANNELS * sizeof(float);
 }
+
+/*
+ * The op gated_delta_net; state may be NULL.
+ *
+ * GPU kernels: gated_delta_net, gated_delta_chunks.
+ */
+struct rlx_k_gated_delta {
+	const void	*q, *k;			/* [batch][steps][hk][dk] */
+	const void	*v;			/* [batch][steps][hv][dv] */
+	const void	*g, *beta;		/* [batch][steps][hv] */
+	const void	*state;			/* [batch][hv][dk][dv] */
+	void		*y, *last;		/* as v, as state */
+	double		scale;
+	int64_t		batch, steps, hk, hv, dk, dv;
+	uint8_t		type;
+};
 
 #endif

@@ -23,7 +23,7 @@ static void turn(float *t, float *rows, int64_t lanes, int64_t n, bool back)
 RLX_INLINE vf step(const struct rlx_k_selective_scan *k, int64_t row, float *h, const float *a,
 		   vf delta, vf x)
 {
-	const float *b = k->b + row * k->n, *c = k->c + row * k->n;
+	const float *b = (const float *)k->b + row * k->n, *c = (const float *)k->c + row * k->n;
 	vf y = vf_zero(), in = delta * x;
 
 	for (int64_t i = 0; i < k->n; i++) {
@@ -39,7 +39,8 @@ RLX_INLINE vf step(const struct rlx_k_selective_scan *k, int64_t row, float *h, 
 static void channels(const struct rlx_k_selective_scan *a, int64_t batch, int64_t from, float *t)
 {
 	const int64_t lanes = a->h - from < CHANNELS ? a->h - from : CHANNELS, n = a->n;
-	float *at = t, *ht = t + n * CHANNELS;
+	const float *dx = a->delta, *xs = a->x, *ds = a->d, *zs = a->z;
+	float *at = t, *ht = t + n * CHANNELS, *ys = a->y;
 
 	turn(at, (float *)a->a + from * n, lanes, n, false);
 	if (a->state)
@@ -52,22 +53,22 @@ static void channels(const struct rlx_k_selective_scan *a, int64_t batch, int64_
 		for (int64_t l = 0; l < lanes; l += RLX_VL) {
 			const int64_t i = row * a->h + from + l;
 			const size_t k = (size_t)(lanes - l);
-			vf delta = vf_loadn(a->delta + i, k), x = vf_loadn(a->x + i, k), y, z;
+			vf delta = vf_loadn(dx + i, k), x = vf_loadn(xs + i, k), y, z;
 
 			if (a->softplus)
 				delta = vf_max(delta, vf_zero()) +
 					vf_log1p(vf_exp(-vf_abs(delta)));
 			y = step(a, row, ht + l, at + l, delta, x);
-			if (a->d)
-				y = vf_fma(vf_loadn(a->d + from + l, k), x, y);
-			if (a->z) {
-				z = vf_loadn(a->z + i, k);
+			if (ds)
+				y = vf_fma(vf_loadn(ds + from + l, k), x, y);
+			if (zs) {
+				z = vf_loadn(zs + i, k);
 				y *= vf_silu(z);
 			}
-			vf_storen(a->y + i, y, k);
+			vf_storen(ys + i, y, k);
 		}
 	}
-	turn(ht, a->last + (batch * a->h + from) * n, lanes, n, true);
+	turn(ht, (float *)a->last + (batch * a->h + from) * n, lanes, n, true);
 }
 
 void RLX_K(selective_scan)(const void *args, size_t begin, size_t end, void *scratch)

@@ -359,5 +359,6 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_rnn.h"
 #include "kernels/gpu/launch_rows.h"
 #include "kernels/gpu/launch_space.h"
+#include "kernels/gpu/launch_ssm.h"
 
 #endif

@@ -12,7 +12,8 @@ GPU_SLOW := $(BUILD)/test/gpu/dtypes
 # Sizes for a real device's memory, and models of which one takes the emulator minutes.
 GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 # Kernels alone, which a tool that watches every access can run in minutes.
-GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space
+GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space \
+	ssm
 # Tests that take the device of RLX_TEST_GPU in as one more.
 GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data_size empty \
 		edges activations signal geometry) libuser/qdq libuser/api_points)
@@ -139,14 +140,15 @@ bench-gpu:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
-	$(Q)+$(BUILDMAKE) $(GPU_BENCH) models
+	$(Q)+$(BUILDMAKE) $(GPU_BENCH) $(BUILD)/test/gpubench/programs models
 	$(Q)$(BUILD)/bin/rlx bench $(MODELS)/minilm.onnx --dim batch=1 --dim sequence=16 \
 		--device cuda
 	$(Q)selftests/bench/run.sh $(GPU_BENCH) $(if $(shell python3 -c 'import torch' 2>&1),, \
 		'python3 selftests/gpubench/minilm.py' \
 		'python3 selftests/gpubench/decoder.py' \
 		'python3 selftests/gpubench/train.py' \
-		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention')
+		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention' \
+		'python3 selftests/gpubench/recurrence.py $(BUILD)/test/gpubench/programs')
 
 # Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,
 # CASES of each family, WORDS for its other options (sweep.py --help).

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches of state-space recurrences; a part of launch.h.
+ *
+ * Steps follow one another, so what fills the chip is lines: columns of linear_scan, channels of
+ * selective_scan, whose states several lanes share where channels are few. Where even those leave
+ * multiprocessors idle the steps are cut into chunks, and a launch ahead finds what each chunk
+ * does to the state ahead of it; that is the same work once more, so three chunks at least.
+ * Limits: of selective_scan 2,048 states a channel; more leave l->can false.
+ */
+#ifndef RLX_G_LAUNCH_SSM_H
+#define RLX_G_LAUNCH_SSM_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/ssm.h"
+
+/*
+ * How many chunks of @least steps or more make @want blocks of @blocks; 1 where two launches
+ * would not gain.
+ */
+static inline int64_t rlx_g_scan_chunks(int64_t blocks, int64_t want, int64_t steps,
+					int64_t least)
+{
+	int64_t chunks = blocks ? want / blocks : 1;
+
+	chunks = chunks < 64 ? chunks : 64;
+	chunks = chunks < steps / least ? chunks : steps / least;
+	return chunks < 3 ? 1 : chunks;
+}
+
+static inline void rlx_g_linear_scan_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_linear_scan *a = (const struct rlx_k_linear_scan *)args;
+	const int64_t all = a->outer * a->inner, sms = l->processors ? l->processors : 132;
+	const bool lines = a->inner < 16 && a->n >= 64;
+	const int64_t blocks = lines ? all : rlx_g_ceil(all, RLX_K_LINEAR_SCAN_THREADS);
+	const int64_t chunks = rlx_g_scan_chunks(blocks, sms * (lines ? 4 : 8), a->n,
+						 lines ? 4096 : 64);
+
+	rlx_g_line(l, a->n ? blocks * chunks : 0, RLX_K_LINEAR_SCAN_THREADS);
+	RLX_G_VARIANT(l, linear_scan, .SCAN_TYPE = a->type, .SCAN_LINES = lines);
+	if (chunks == 1)
+		return;
+	l->n_launches = 2;
+	l->scratch = (uint64_t)(chunks * all) * 2 * sizeof(double);
+}
+
+/* Lanes of a channel: 4 states each or fewer, more lanes where warps are few. */
+static inline int64_t rlx_g_selective_scan_lanes(const struct rlx_k_selective_scan *a,
+						 int64_t sms)
+{
+	int64_t lanes = 1;
+
+	while (lanes < 32 && lanes * 4 < a->n)
+		lanes *= 2;
+	while (lanes < 32 && lanes * 2 <= a->n && a->batch * a->h * lanes < sms * 8 * 32)
+		lanes *= 2;
+	return lanes;
+}
+
+static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_selective_scan *a = (const struct rlx_k_selective_scan *)args;
+	const int64_t sms = l->processors ? l->processors : 132, size = a->type == RLX_F64 ? 8 : 4;
+	const int64_t lanes = rlx_g_selective_scan_lanes(a, sms);
+	const int64_t states = a->n ? rlx_g_ceil(a->n, lanes) : 1;
+	const int64_t channels = RLX_K_SSM_THREADS / lanes;
+	const int64_t blocks = a->batch * rlx_g_ceil(a->h, channels);
+	int64_t steps = 8 * lanes < 32 ? 8 * lanes : 32, chunks, each;
+
+	each = (3 * channels + 2 * lanes * states) * size;
+	while (steps > 4 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
+		steps /= 2;
+	RLX_G_VARIANT(l, selective_scan, .SCAN_TYPE = a->type, .SCAN_LANES = (int32_t)lanes,
+		      .SCAN_STATES = (int32_t)states, .SCAN_STEPS = (int32_t)steps,
+		      .SCAN_TAIL = lanes * states != a->n);
+	if (a->n > 2048 || steps * each > l->most_shared)
+		return;
+	chunks = rlx_g_scan_chunks(blocks, sms * 4, a->steps, 4 * steps);
+	rlx_g_line(l, blocks * chunks, RLX_K_SSM_THREADS);
+	l->shared = (uint32_t)(steps * each);
+	if (chunks == 1)
+		return;
+	l->n_launches = 2;
+	l->scratch = (uint64_t)(chunks * a->batch * a->h * (a->n + 1) * size);
+}
+
+/* The recurrent form: as many columns a thread as leave two blocks for each multiprocessor. */
+static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
+	const int64_t sms = l->processors ? l->processors : 132, size = a->type == RLX_F64 ? 8 : 4;
+	int64_t lanes = 1, keys, cols = 4, steps = 16, each, values;
+
+	while (lanes < 32 && lanes * 16 < a->dk)
+		lanes *= 2;
+	keys = rlx_g_ceil(rlx_g_ceil(a->dk, lanes), 4) * 4;
+	while (cols > 1 && (cols * keys > 64 || a->batch * a->hv *
+	       rlx_g_ceil(a->dv, RLX_K_SSM_THREADS / lanes * cols) < 2 * sms))
+		cols /= 2;
+	values = RLX_K_SSM_THREADS / lanes * cols;
+	each = (2 * lanes * keys + values + 3) * size;
+	while (steps > 1 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
+		steps /= 2;
+	RLX_G_VARIANT(l, gated_delta_net, .DELTA_TYPE = a->type, .DELTA_LANES = (int32_t)lanes,
+		      .DELTA_KEYS = (int32_t)keys, .DELTA_COLS = (int32_t)cols,
+		      .DELTA_STEPS = (int32_t)steps);
+	if (a->dk > 2048 || steps * each > l->most_shared)
+		return;
+	rlx_g_line(l, a->batch * a->hv * rlx_g_ceil(a->dv, values), RLX_K_SSM_THREADS);
+	l->shared = (uint32_t)(steps * each);
+}
+
+#endif

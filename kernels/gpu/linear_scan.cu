@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Linear recurrences, y_t = a_t y_(t-1) + x_t along an axis, from either end.
+ *
+ * Algorithm: what some steps do to the y ahead of them is (product of a, y from 0), and two such
+ * pairs join to one. SCAN_LINES 0: a thread has a column, neighbours of it lie side by side, eight
+ * steps' operands under way at a time. SCAN_LINES 1, for few columns: a block has a line, 1,024
+ * steps at a time, four a thread, joined by shuffles (Hillis and Steele), then over warps.
+ * Few lines or columns: the steps are cut into chunks of a block each; a launch ahead finds the
+ * pair of each, and blocks then join those of the chunks before their own.
+ * Bound: memory; a, x and y once, a and x twice where there are chunks.
+ * Source: Blelloch, "Prefix sums and their applications" (1990).
+ * Limits: f64, f32, f16 and bf16, computed in f64 like running sums: a product of many a overflows
+ * no sooner than what it is made for.
+ */
+#include "kernels/gpu/dialect.h"
+#include "kernels/ssm.h"
+
+typedef rlx_t<SCAN_TYPE> elem;
+typedef elem::mem mem;
+typedef double num;
+
+enum { THREADS = RLX_K_LINEAR_SCAN_THREADS, UNDER_WAY = 8, ITEMS = 4 };
+
+/* y behind = a times y ahead + y */
+struct pair {
+	num	a, y;
+};
+
+static DEV inline pair then(pair first, pair second)
+{
+	return { first.a * second.a, second.a * first.y + second.y };
+}
+
+/* A double rounds once to a narrow float. */
+static DEV inline mem put(num y)
+{
+	return elem::put((elem::acc)(sizeof(mem) == 2 ? (num)f64_to_odd(y) : y));
+}
+
+static DEV inline pair shuffle_pair(pair p, int from)
+{
+	return { shuffle(p.a, from), shuffle(p.y, from) };
+}
+
+/* Of this thread's pair and those of the lanes below. */
+static DEV inline pair warp_join(pair p)
+{
+	for (int d = 1; d < WARP; d *= 2) {
+		pair below = shuffle_pair(p, lane_id() < d ? lane_id() : lane_id() - d);
+
+		if (lane_id() >= d)
+			p = then(below, p);
+	}
+	return p;
+}
+
+static DEV inline pair nothing(void)
+{
+	return { 1, 0 };
+}
+
+/* A line's operands: element @t of it at @base + @t * @step, for @t of [from, end). */
+struct line {
+	const mem	*a, *x;
+	mem		*y;
+	int64_t		base, step, from, end;
+};
+
+static DEV inline pair load(const line &l, int64_t t)
+{
+	const bool in = t < l.end;
+	const int64_t at = in ? l.base + t * l.step : 0;
+	const mem a = load_if(l.a + at, in), x = load_if(l.x + at, in);
+
+	return { in ? elem::get(a) : 1, in ? elem::get(x) : 0 };
+}
+
+/* A thread's column from @y on; WRITE: to memory. */
+template <bool WRITE> static DEV inline pair column(const line &l, pair p)
+{
+	for (int64_t t = l.from; t < l.end; t += UNDER_WAY) {
+		pair in[UNDER_WAY];
+
+#pragma unroll
+		for (int i = 0; i < UNDER_WAY; i++)
+			in[i] = load(l, t + i);
+#pragma unroll
+		for (int i = 0; i < UNDER_WAY; i++) {
+			if (t + i >= l.end)
+				break;
+			p = then(p, in[i]);
+			if (WRITE)
+				l.y[l.base + (t + i) * l.step] = put(p.y);
+		}
+	}
+	return p;
+}
+
+/* The same of a block's line. */
+template <bool WRITE> static DEV inline pair whole_line(const line &l, pair p, pair *smem)
+{
+	for (int64_t t = l.from; t < l.end; t += THREADS * ITEMS) {
+		const int64_t first = t + (int64_t)threadIdx.x * ITEMS;
+		pair in[ITEMS], all, before, ahead = nothing();
+
+#pragma unroll
+		for (int i = 0; i < ITEMS; i++) {
+			in[i] = load(l, first + i);
+			all = i ? then(all, in[i]) : in[i];
+		}
+		all = warp_join(all);
+		before = shuffle_pair(all, lane_id() ? lane_id() - 1 : 0);
+		if (lane_id() == WARP - 1)
+			smem[warp_id()] = all;
+		__syncthreads();
+		for (int w = 0; w < THREADS / WARP; w++) {
+			if (w == warp_id())
+				ahead = p;
+			p = then(p, smem[w]);
+		}
+		__syncthreads();
+		if (lane_id())
+			ahead = then(ahead, before);
+#pragma unroll
+		for (int i = 0; WRITE && i < ITEMS; i++) {
+			ahead = then(ahead, in[i]);
+			if (first + i < l.end)
+				l.y[l.base + (first + i) * l.step] = put(ahead.y);
+		}
+	}
+	return p;
+}
+
+RLX_G_KERNEL(linear_scan, struct rlx_k_linear_scan, THREADS)
+{
+	SHARED(pair, smem, [MAX_WARPS]);
+	const int64_t all = a.outer * a.inner;
+	const int64_t blocks = SCAN_LINES ? all : (all + THREADS - 1) / THREADS;
+	const int64_t chunks = gridDim.x / blocks, chunk = blockIdx.x / blocks;
+	const int64_t each = (a.n + chunks - 1) / chunks, block = blockIdx.x % blocks;
+	const int64_t at = SCAN_LINES ? block : block * THREADS + threadIdx.x;
+	const mem *from = RLX_G_PTR(const mem, a.initial);
+	pair *left = (pair *)env.scratch, p = nothing();
+	line l = { RLX_G_PTR(const mem, a.a), RLX_G_PTR(const mem, a.x), RLX_G_PTR(mem, a.y),
+		   at / a.inner * a.n * a.inner + at % a.inner, a.inner, chunk * each, 0 };
+
+	if (at >= all)
+		return;
+	l.end = l.from + each < a.n ? l.from + each : a.n;
+	if (a.reverse) {
+		l.base += (a.n - 1) * a.inner;
+		l.step = -a.inner;
+	}
+	if (chunks > 1 && !env.pass) {
+		p = SCAN_LINES ? whole_line<false>(l, p, smem) : column<false>(l, p);
+		if (!SCAN_LINES || !threadIdx.x)
+			left[chunk * all + at] = p;
+		return;
+	}
+	p.y = from ? elem::get(from[at]) : 0;
+	for (int64_t c = 0; c < chunk; c++)
+		p = then(p, left[c * all + at]);
+	if (SCAN_LINES)
+		whole_line<true>(l, p, smem);
+	else
+		column<true>(l, p);
+}

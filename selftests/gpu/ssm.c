@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+/* State-space recurrences on the GPU or the emulator, against sums in double. */
+#include "selftests/gpu/against_cpu.h"
+
+/* A tensor in double for the reference, and in the kernel's type on the device. */
+struct pair {
+	double	*p;
+	void	*dev;
+	size_t	n;
+	int	type;
+};
+
+static struct pair pair_new(int64_t n, int type, double lo, double hi, uint64_t *seed)
+{
+	struct pair t = { .n = (size_t)n, .type = type };
+	void *raw = gpu_alloc(t.n, type, lo, hi, seed);
+
+	t.p = malloc((t.n + 1) * sizeof(*t.p));
+	CHECK(t.p);
+	for (size_t i = 0; i < t.n; i++)
+		t.p[i] = gpu_value(raw, i, type);
+	t.dev = dev_of(raw, t.n * rlx_k_type_size((enum rlx_dtype)type));
+	free(raw);
+	return t;
+}
+
+/* What the device has is @t, by @tol of 1 or of the number. */
+static void pair_compare(const struct pair *t, double tol, const char *what)
+{
+	size_t bytes = t->n * rlx_k_type_size((enum rlx_dtype)t->type);
+	void *raw = malloc(bytes + 1);
+
+	CHECK(raw);
+	dev_read(raw, t->dev, bytes);
+	for (size_t i = 0; i < t->n; i++) {
+		double got = gpu_value(raw, i, t->type);
+
+		CHECKF(fabs(got - t->p[i]) <= tol * (1 + fabs(t->p[i])),
+		       "%s %zu of %zu: %.9g, not %.9g", what, i, t->n, got, t->p[i]);
+	}
+	free(raw);
+}
+
+static void pairs_free(struct pair *t, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (!t[i].dev)
+			continue;
+		dev_free(t[i].dev);
+		free(t[i].p);
+	}
+}
+
+static double tolerance(int type)
+{
+	return type == RLX_F64 ? 1e-12 : type == RLX_F32 ? 3e-5 : type == RLX_F16 ? 2e-3 : 1.5e-2;
+}
+
+static const int types[] = { RLX_F64, RLX_F32, RLX_F16, RLX_BF16 };
+
+/* Launches are planned for so many multiprocessors: with many, few lines are cut into chunks. */
+static uint32_t processors;
+static uint32_t launches;	/* of the last */
+
+static void planned(gpu_launch_fn *how, const void *args, struct rlx_g_launch *l)
+{
+	l->processors = processors;
+	how(args, l);
+	launches = l->n_launches;
+}
+
+static void how_linear(const void *args, struct rlx_g_launch *l)
+{
+	planned(rlx_g_linear_scan_launch, args, l);
+}
+
+static void how_selective(const void *args, struct rlx_g_launch *l)
+{
+	planned(rlx_g_selective_scan_launch, args, l);
+}
+
+static void linear(int64_t outer, int64_t n, int64_t inner, int type, uint64_t *seed)
+{
+	enum { A, X, INITIAL, Y, FIELDS };
+	int64_t all = outer * n * inner;
+	bool reverse = kc_pick(seed, 0, 1), initial = kc_pick(seed, 0, 1);
+	struct pair t[FIELDS] = { pair_new(all, type, -1, 1, seed),
+				  pair_new(all, type, -1, 1, seed),
+				  pair_new(outer * inner, type, -1, 1, seed),
+				  pair_new(all, type, 5, 6, seed) };
+	struct rlx_k_linear_scan a = {
+		.a = t[A].dev, .x = t[X].dev, .initial = initial ? t[INITIAL].dev : NULL,
+		.y = t[Y].dev, .outer = outer, .n = n, .inner = inner, .type = (uint8_t)type,
+		.reverse = reverse,
+	};
+	struct rlx_g_env env = { .units = 0 };
+
+	for (int64_t i = 0; i < outer * inner; i++) {
+		double y = initial ? t[INITIAL].p[i] : 0;
+
+		for (int64_t k = 0; k < n; k++) {
+			int64_t at = (i / inner * n + (reverse ? n - 1 - k : k)) * inner +
+				     i % inner;
+
+			t[Y].p[at] = y = t[A].p[at] * y + t[X].p[at];
+		}
+	}
+	gpu_run_kernel(how_linear, &a, &env);
+	pair_compare(&t[Y], tolerance(type), "y");
+	pairs_free(t, FIELDS);
+}
+
+TEST(linear_scans)
+{
+	uint64_t seed = rlx_test_seed();
+	unsigned int chunked = 0;
+
+	for (int i = 0; i < 24; i++) {
+		bool lines = kc_pick(&seed, 0, 1), few = kc_pick(&seed, 0, 1);
+		int64_t n = kc_pick(&seed, 1, lines && few ? 20000 : few ? 700 : 90);
+
+		processors = few ? 200 : 1;
+		linear(kc_pick(&seed, 1, few ? 2 : 5), n,
+		       lines ? kc_pick(&seed, 1, 3) : kc_pick(&seed, 16, few ? 40 : 600),
+		       types[i % 4], &seed);
+		chunked += launches > 1;
+	}
+	CHECK(chunked);
+}
+
+/* What a form of it has, by bits. */
+enum { WITH_D = 1, WITH_Z = 2, WITH_STATE = 4, WITH_SOFTPLUS = 8 };
+enum { X, DELTA, A, B, C, D, Z, STATE, Y, LAST, FIELDS };
+
+static void selective_truth(const struct rlx_k_selective_scan *a, struct pair *t, int form)
+{
+	for (int64_t l = 0; l < a->batch * a->h; l++) {
+		int64_t entry = l / a->h, ch = l % a->h;
+		double *h = t[LAST].p + l * a->n;
+
+		for (int64_t i = 0; i < a->n; i++)
+			h[i] = form & WITH_STATE ? t[STATE].p[l * a->n + i] : 0;
+		for (int64_t s = 0; s < a->steps; s++) {
+			int64_t row = entry * a->steps + s, at = row * a->h + ch;
+			double delta = t[DELTA].p[at], y = 0, z = t[Z].p[at];
+
+			if (form & WITH_SOFTPLUS)
+				delta = log1p(exp(delta));
+			for (int64_t i = 0; i < a->n; i++) {
+				h[i] = exp(delta * t[A].p[ch * a->n + i]) * h[i] +
+				       delta * t[X].p[at] * t[B].p[row * a->n + i];
+				y += t[C].p[row * a->n + i] * h[i];
+			}
+			if (form & WITH_D)
+				y += t[D].p[ch] * t[X].p[at];
+			t[Y].p[at] = form & WITH_Z ? y * z / (1 + exp(-z)) : y;
+		}
+	}
+}
+
+static void selective(struct rlx_k_selective_scan a, int type, int form, uint64_t *seed)
+{
+	int64_t rows = a.batch * a.steps, states = a.batch * a.h * a.n;
+	double size = 1 / sqrt((double)a.n + 1);
+	struct pair t[FIELDS] = {
+		[X] = pair_new(rows * a.h, type, -1, 1, seed),
+		[DELTA] = pair_new(rows * a.h, type, form & WITH_SOFTPLUS ? -2 : 0, 1, seed),
+		[A] = pair_new(a.h * a.n, type, -2, -0.1, seed),
+		[B] = pair_new(rows * a.n, type, -size, size, seed),
+		[C] = pair_new(rows * a.n, type, -size, size, seed),
+		[D] = pair_new(a.h, type, -1, 1, seed),
+		[Z] = pair_new(rows * a.h, type, -2, 2, seed),
+		[STATE] = pair_new(states, type, -1, 1, seed),
+		[Y] = pair_new(rows * a.h, type, 5, 6, seed),
+		[LAST] = pair_new(states, type, 5, 6, seed),
+	};
+	struct rlx_g_env env = { .units = 0 };
+
+	a.x = t[X].dev;
+	a.delta = t[DELTA].dev;
+	a.a = t[A].dev;
+	a.b = t[B].dev;
+	a.c = t[C].dev;
+	a.d = form & WITH_D ? t[D].dev : NULL;
+	a.z = form & WITH_Z ? t[Z].dev : NULL;
+	a.state = form & WITH_STATE ? t[STATE].dev : NULL;
+	a.y = t[Y].dev;
+	a.last = t[LAST].dev;
+	a.type = (uint8_t)type;
+	a.softplus = (form & WITH_SOFTPLUS) != 0;
+	selective_truth(&a, t, form);
+	gpu_run_kernel(how_selective, &a, &env);
+	pair_compare(&t[Y], tolerance(type), "y");
+	pair_compare(&t[LAST], tolerance(type), "last");
+	pairs_free(t, FIELDS);
+}
+
+TEST(selective_scans)
+{
+	uint64_t seed = rlx_test_seed();
+	unsigned int chunked = 0;
+
+	for (int i = 0; i < 32; i++) {
+		bool few = kc_pick(&seed, 0, 1), wide = kc_pick(&seed, 0, 5) == 0;
+		struct rlx_k_selective_scan a = {
+			.batch = kc_pick(&seed, 1, few ? 1 : 3),
+			.steps = kc_pick(&seed, 0, few ? 900 : 70),
+			.h = kc_pick(&seed, 1, few ? 9 : 70),
+			.n = wide ? kc_pick(&seed, 33, 300) : kc_pick(&seed, 1, 18),
+		};
+
+		processors = few ? 100 : 1;
+		selective(a, types[i % 4], (int)kc_pick(&seed, 0, 15), &seed);
+		chunked += launches > 1;
+	}
+	CHECK(chunked);
+}
+
+enum { Q, K, V, G, BETA, FROM, OUT, TO, DELTA_FIELDS };
+
+static void delta_truth(const struct rlx_k_gated_delta *a, struct pair *t, bool state)
+{
+	int64_t dk = a->dk, dv = a->dv;
+
+	for (int64_t l = 0; l < a->batch * a->hv * dv; l++) {
+		int64_t entry = l / dv / a->hv, head = l / dv % a->hv, c = l % dv;
+		double *s = t[TO].p + (entry * a->hv + head) * dk * dv + c;
+
+		for (int64_t i = 0; i < dk; i++)
+			s[i * dv] = state ? t[FROM].p[s - t[TO].p + i * dv] : 0;
+		for (int64_t k = 0; k < a->steps; k++) {
+			int64_t at = (entry * a->steps + k) * a->hv + head;
+			int64_t key = ((entry * a->steps + k) * a->hk +
+				       head / (a->hv / a->hk)) * dk;
+			double u = 0, y = 0;
+
+			for (int64_t i = 0; i < dk; i++) {
+				s[i * dv] *= exp(t[G].p[at]);
+				u += s[i * dv] * t[K].p[key + i];
+			}
+			u = t[BETA].p[at] * (t[V].p[at * dv + c] - u);
+			for (int64_t i = 0; i < dk; i++) {
+				s[i * dv] += t[K].p[key + i] * u;
+				y += s[i * dv] * t[Q].p[key + i];
+			}
+			t[OUT].p[at * dv + c] = a->scale * y;
+		}
+	}
+}
+
+static void gated_delta(gpu_launch_fn *how, struct rlx_k_gated_delta a, int type, double tol,
+			uint64_t *seed)
+{
+	int64_t rows = a.batch * a.steps, states = a.batch * a.hv * a.dk * a.dv;
+	bool state = kc_pick(seed, 0, 1);
+	double size = sqrt(3 / (double)a.dk);	/* keys of length 1 */
+	struct pair t[DELTA_FIELDS] = {
+		[Q] = pair_new(rows * a.hk * a.dk, type, -1, 1, seed),
+		[K] = pair_new(rows * a.hk * a.dk, type, -size, size, seed),
+		[V] = pair_new(rows * a.hv * a.dv, type, -1, 1, seed),
+		[G] = pair_new(rows * a.hv, type, kc_pick(seed, 0, 3) ? -0.3 : -30, 0, seed),
+		[BETA] = pair_new(rows * a.hv, type, 0, 1, seed),
+		[FROM] = pair_new(states, type, -1, 1, seed),
+		[OUT] = pair_new(rows * a.hv * a.dv, type, 5, 6, seed),
+		[TO] = pair_new(states, type, 5, 6, seed),
+	};
+	struct rlx_g_env env = { .units = 0 };
+
+	a.q = t[Q].dev;
+	a.k = t[K].dev;
+	a.v = t[V].dev;
+	a.g = t[G].dev;
+	a.beta = t[BETA].dev;
+	a.state = state ? t[FROM].dev : NULL;
+	a.y = t[OUT].dev;
+	a.last = t[TO].dev;
+	a.type = (uint8_t)type;
+	a.scale = 1 / sqrt((double)a.dk);
+	delta_truth(&a, t, state);
+	gpu_run_kernel(how, &a, &env);
+	pair_compare(&t[OUT], tol, "y");
+	pair_compare(&t[TO], tol, "last");
+	pairs_free(t, DELTA_FIELDS);
+}
+
+static void how_steps(const void *args, struct rlx_g_launch *l)
+{
+	planned(rlx_g_gated_delta_net_launch, args, l);
+}
+
+TEST(gated_delta_by_steps)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++) {
+		struct rlx_k_gated_delta a = {
+			.batch = kc_pick(&seed, 1, 2), .steps = kc_pick(&seed, 0, 50),
+			.hk = kc_pick(&seed, 1, 2),
+			.dk = kc_pick(&seed, 1, i % 6 == 5 ? 300 : 40),
+			.dv = kc_pick(&seed, 1, 70),
+		};
+
+		a.hv = a.hk * kc_pick(&seed, 1, 2);
+		processors = kc_pick(&seed, 0, 1) ? 100 : 1;
+		gated_delta(how_steps, a, types[i % 4], tolerance(types[i % 4]), &seed);
+	}
+}
+
+TEST_MAIN()
