@@ -18,44 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import cases
-
-TYPE = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
-MASK = 0xffffffff
-
-
-def mix(n, seed):
-    """As programs.c has it: -0.5 to 0.5."""
-    u = (torch.arange(n, device="cuda", dtype=torch.int64) * 2654435761 + seed * 40503) & MASK
-    u = u ^ (u >> 16)
-    u = (u * 0x85ebca6b) & MASK
-    u = u ^ (u >> 13)
-    return (u & 0xffff).float() / 65536 - 0.5
-
-
-class Way:
-    def __init__(self, name, run, repeats):
-        self.name = name
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self.out = run()
-        stream.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            for _ in range(repeats):
-                self.out = run()
-        self.repeats = repeats
-
-    def us(self):
-        a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        best = 1e30
-        for _ in range(6):
-            a.record()
-            self.graph.replay()
-            b.record()
-            b.synchronize()
-            best = min(best, a.elapsed_time(b))
-        return best * 1e3 / self.repeats
+from ways import Way, operands_of
 
 
 class Peer:
@@ -71,12 +34,7 @@ class Peer:
     def open(self, q):
         self.close(q)
         d = cases.draw(q["family"], q["seed"], q["index"], q["most"])
-        t = {}
-        for name, shape, dtype, seed, scale in d.operands:
-            n = 1
-            for e in shape:
-                n *= e
-            t[name] = (mix(n, seed) * scale).to(TYPE[dtype]).reshape(shape)
+        t = operands_of(d)
         ways = [("eager", lambda: d.peer(t, F))]
         if q["family"] == "conv" or "w0" in t:
             u = {k: v.contiguous(memory_format=torch.channels_last) if v.dim() == 4 else v
@@ -103,12 +61,7 @@ class Peer:
         return {"us": us[best], "way": best}
 
     def sample(self, q):
-        self.ways[0].graph.replay()	# capturing computes nothing
-        torch.cuda.synchronize()
-        y = self.ways[0].out.contiguous().reshape(-1).float()
-        n = q["n"]
-        at = [i * (y.numel() - 1) // (n - 1) if y.numel() > 1 else 0 for i in range(n)]
-        return {"values": y[torch.tensor(at, device=y.device)].tolist()}
+        return {"values": self.ways[0].sample(q["n"])}
 
     def close(self, q):
         self.ways = []

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: MIT
+"""Mamba's selective scan and the gated delta rule on a GPU, timed here and by others.
+
+	recurrence.py PROGRAMS [--seed N] [--cases N] [--family NAME ...] [--no-peer]
+
+PROGRAMS is selftests/gpubench/programs, built. The peers of gated_delta_net are flash-linear-
+attention's kernels (Triton), chunked and recurrent, where Python finds `fla`, and PyTorch by chunks;
+those of selective_scan a Triton kernel that has a channel's states in registers, as mamba_ssm's
+has, and PyTorch compiled, by its associative scan. Shapes of real models come first, then --cases
+drawn ones from the seed. Both sides are CUDA graphs of some runs, operands on the device, in turns;
+the ratio is the fastest peer's time by ours, and results are compared. It fails where they
+differ."""
+import argparse
+import math
+import os
+import random
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "sweep"), os.path.join(HERE, "..", "bench", "sweep")]
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import report  # noqa: E402
+from cases import Draw  # noqa: E402
+from sweep import Failed, Ours, differs, repeats_of  # noqa: E402
+from ways import Way, operands_of  # noqa: E402
+
+TURNS, SAMPLES = 3, 512
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+try:
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule
+except ImportError as e:
+    chunk_gated_delta_rule = None
+    print("no flash-linear-attention: %s" % e)
+
+
+# ---- the gated delta rule ----
+
+def gated_delta_graph(d, b, s, hk, hv, dk, dv):
+    q = d.input("q", (b, s, hk, dk))
+    k = d.input("k", (b, s, hk, dk), 2 * math.sqrt(3 / dk))
+    v = d.input("v", (b, s, hv, dv))
+    g, beta = (d.param(n, (b, s, hv)) for n in ("g", "beta"))
+    g = d.op("neg", x=d.op("mul", a=g, b=g))
+    state = d.input("state", (b, hv, dk, dv), 0.2)
+    d.value("gated_delta_net(q=%s, k=%s, v=%s, g=%s, beta=%s, state=%s)" % (
+        q, k, v, g, d.op("sigmoid", x=beta), state), 2)
+    d.say("gated_delta_net b%d s%d heads %d of %d, %d of %d" % (b, s, hk, dk, hv, dv))
+
+
+def by_chunks(q, k, v, g, beta, state, chunk=64):
+    """The rule in PyTorch, in f32; heads first, whole chunks."""
+    r, (b, s, _, dk) = v.shape[2] // q.shape[2], q.shape
+    pad = -s % chunk
+    n, dv = (s + pad) // chunk, v.shape[-1]
+
+    def heads(x):
+        x = F.pad(x.float().transpose(1, 2), (0, 0, 0, pad))
+        return x.reshape(b, x.shape[1], n, chunk, x.shape[-1])
+    q, k = (heads(x).repeat_interleave(r, 1) for x in (q, k))
+    v, g, beta = heads(v), heads(g.unsqueeze(-1)), heads(beta.unsqueeze(-1))
+    g = g.cumsum(3)
+    d = (g - g.transpose(3, 4)).tril().exp().tril()
+    a = torch.eye(chunk, device=q.device) + (k @ k.transpose(3, 4) * d * beta).tril(-1)
+    u = torch.linalg.solve_triangular(a, beta * v, upper=False, unitriangular=True)
+    w = torch.linalg.solve_triangular(a, beta * g.exp() * k, upper=False, unitriangular=True)
+    p, eq = (q @ k.transpose(3, 4)) * d, q * g.exp()
+    ek, end = (k * (g[:, :, :, -1:] - g).exp()).transpose(3, 4), g[:, :, :, -1:].exp()
+    state, out = state.float(), []
+    for i in range(n):
+        new = u[:, :, i] - w[:, :, i] @ state
+        out.append(eq[:, :, i] @ state + p[:, :, i] @ new)
+        state = state * end[:, :, i] + ek[:, :, i] @ new
+    y = torch.stack(out, 2).reshape(b, v.shape[1], -1, dv)[:, :, :s].transpose(1, 2)
+    return y / math.sqrt(dk)
+
+
+def gated_delta_ways(t, steps):
+    q, k, v = t["q"], t["k"], t["v"]
+    g = -t["g"] * t["g"]
+    beta, state = torch.sigmoid(t["beta"]), t["state"]
+    gf, sf = g.float(), state.float()
+    ways = []
+    if chunk_gated_delta_rule:
+        def fla(fn):
+            return lambda: fn(q, k, v, g=gf, beta=beta, initial_state=sf,
+                              output_final_state=True)[0]
+        ways += [("fla chunk", fla(chunk_gated_delta_rule)),
+                 ("fla recurrent", fla(fused_recurrent_gated_delta_rule))]
+    ways.append(("PyTorch by chunks", lambda: by_chunks(q, k, v, g, beta, state)))
+    return ways
+
+
+# ---- Mamba's scan ----
+
+def selective_graph(d, b, s, h, n, gated=True):
+    x, delta = d.input("x", (b, s, h)), d.input("delta", (b, s, h))
+    a = d.op("neg", x=d.op("exp", x=d.param("a", (h, n))))
+    bs, cs = d.input("b", (b, s, n)), d.input("c", (b, s, n))
+    skip, z = d.param("d", (h,)), d.input("z", (b, s, h)) if gated else None
+    d.value("selective_scan(x=%s, delta=%s, a=%s, b=%s, c=%s, d=%s%s, softplus=true)" % (
+        x, delta, a, bs, cs, skip, ", z=" + z if z else ""), 2)
+    d.say("selective_scan b%d s%d h%d n%d%s" % (b, s, h, n, " gated" if z else ""))
+
+
+if triton:
+    @triton.autotune([triton.Config({"BLOCK": c}, num_warps=w)
+                      for c in (8, 16, 32, 64) for w in (1, 2, 4)], key=["h", "n", "steps"])
+    @triton.jit
+    def scan_kernel(x, delta, a, b, c, d, z, y, last, steps, h, n, GATED: tl.constexpr,
+                    STATES: tl.constexpr, BLOCK: tl.constexpr):
+        entry, ch = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        k = tl.arange(0, STATES)
+        there, lane = ch < h, k < n
+        both = there[:, None] & lane[None, :]
+        at = ch[:, None] * n + k[None, :]
+        rate = tl.load(a + at, both, 0).to(tl.float32) * 1.44269504
+        skip = tl.load(d + ch, there, 0).to(tl.float32)
+        state = tl.zeros((BLOCK, STATES), tl.float32)
+        for t in range(steps):
+            row = entry * steps + t
+            xs = tl.load(x + row * h + ch, there, 0).to(tl.float32)
+            ds = tl.load(delta + row * h + ch, there, 0).to(tl.float32)
+            ds = tl.where(ds > 20, ds, tl.log(1 + tl.exp(ds)))
+            bs = tl.load(b + row * n + k, lane, 0).to(tl.float32)
+            cs = tl.load(c + row * n + k, lane, 0).to(tl.float32)
+            state = tl.exp2(ds[:, None] * rate) * state + (ds * xs)[:, None] * bs[None, :]
+            ys = tl.sum(state * cs[None, :], 1) + skip * xs
+            if GATED:
+                zs = tl.load(z + row * h + ch, there, 0).to(tl.float32)
+                ys *= zs * tl.sigmoid(zs)
+            tl.store(y + row * h + ch, ys.to(y.dtype.element_ty), there)
+        tl.store(last + entry * h * n + at, state.to(last.dtype.element_ty), both)
+
+
+def selective_ways(t, steps):
+    from torch._higher_order_ops.associative_scan import associative_scan
+    x, delta, b, c, d, z = (t.get(k) for k in ("x", "delta", "b", "c", "d", "z"))
+    a = -torch.exp(t["a"].float()).to(x.dtype)
+    (bn, s, h), n = x.shape, a.shape[1]
+
+    def by_triton():
+        y, last = torch.empty_like(x), x.new_empty(bn, h, n)
+        scan_kernel[lambda m: (triton.cdiv(h, m["BLOCK"]), bn)](
+            x, delta, a, b, c, d, z if z is not None else x, y, last, s, h, n,
+            GATED=z is not None, STATES=triton.next_power_of_2(n))
+        return y
+
+    def join(p, q):
+        return p[0] * q[0], q[0] * p[1] + q[1]
+
+    def plain():
+        dt = F.softplus(delta.float())
+        decay = torch.exp(dt.unsqueeze(-1) * a.float())
+        u = (dt * x.float()).unsqueeze(-1) * b.float().unsqueeze(2)
+        state = associative_scan(join, (decay, u), 1)[1]
+        y = (state * c.float().unsqueeze(2)).sum(-1) + d.float() * x.float()
+        y = y if z is None else y * F.silu(z.float())
+        return y.to(x.dtype), state[:, -1].to(x.dtype)
+    ways = [("Triton", by_triton)] if triton else []
+    if bn * s * h * n <= 1 << 31:
+        compiled = torch.compile(plain, dynamic=False)
+        ways.append(("PyTorch compiled", lambda: compiled()[0]))
+    return ways
+
+
+# ---- the cases ----
+
+FAMILIES = {"gated_delta_net": (gated_delta_graph, gated_delta_ways),
+            "selective_scan": (selective_graph, selective_ways)}
+REAL = {
+    "gated_delta_net": [(dtype,) + shape for dtype, shape in [
+        ("bf16", (1, 1024, 16, 16, 128, 128)), ("bf16", (1, 8192, 16, 16, 128, 128)),
+        ("bf16", (4, 4096, 16, 16, 128, 128)), ("bf16", (8, 2048, 16, 16, 128, 128)),
+        ("bf16", (1, 4096, 16, 32, 128, 128)), ("bf16", (2, 4096, 16, 16, 128, 256)),
+        ("f16", (1, 4096, 16, 16, 128, 128)), ("f32", (1, 2048, 16, 16, 128, 128)),
+        ("bf16", (1, 1, 16, 32, 128, 128)), ("bf16", (16, 1, 16, 32, 128, 128)),
+        ("bf16", (1, 64, 16, 32, 128, 128))]],
+    "selective_scan": [(dtype,) + shape for dtype, shape in [
+        ("bf16", (1, 512, 4096, 16)), ("bf16", (1, 2048, 4096, 16)),
+        ("bf16", (1, 4096, 4096, 16)), ("bf16", (8, 2048, 4096, 16)),
+        ("f16", (2, 2048, 4096, 16)), ("f32", (1, 2048, 4096, 16)),
+        ("bf16", (1, 4096, 1536, 16)), ("bf16", (8, 1, 4096, 16)),
+        ("bf16", (2, 2048, 2048, 64))]],
+}
+
+
+def drawn(rng, family):
+    dtype = report.one_of(rng, "bf16", "bf16", "f16", "f32")
+    if family == "selective_scan":
+        return (dtype, report.one_of(rng, 1, 1, 2, 4), report.size(rng, 1, 4096),
+                report.size(rng, 256, 6144), report.one_of(rng, 8, 16, 16, 32, 64),
+                rng.random() < 0.7)
+    hk = report.one_of(rng, 4, 8, 16)
+    return (dtype, report.one_of(rng, 1, 1, 2, 4), report.size(rng, 1, 4096), hk,
+            hk * report.one_of(rng, 1, 1, 2), report.one_of(rng, 64, 128, 128, 256),
+            report.one_of(rng, 64, 128, 128, 256))
+
+
+class Case(Draw):
+    """A problem of known sizes."""
+
+    def __init__(self, family, dtype, *shape):
+        super().__init__(0, family, 0, 1 << 28)
+        self.dtype = dtype
+        self.words.append(dtype)
+        FAMILIES[family][0](self, *shape)
+
+
+def peers_of(family, d, repeats):
+    ways, notes = [], []
+    t = operands_of(d)
+    steps = d.operands[0][1][1]
+    for name, run in FAMILIES[family][1](t, steps):
+        try:
+            with torch.inference_mode():
+                run()
+                torch.cuda.synchronize()
+                a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                a.record()
+                run()
+                b.record()
+                b.synchronize()
+                slow = a.elapsed_time(b) * 1e3 > 20 * repeats * 100
+                ways.append(Way(name, run, 1 if slow else repeats))
+        except Exception as e:		# one way that cannot is no way that the others cannot
+            notes.append("%s: %s" % (name, (str(e).strip() or repr(e)).split("\n")[0][:90]))
+    return ways, notes
+
+
+def measure(family, d, ours, i, alone):
+    launches, host = ours.open(i, 1)
+    first = ours.us()
+    n = repeats_of(first)
+    ours.open(i, n)
+    ways, notes = ([], []) if alone else peers_of(family, d, n)
+    best, theirs, wrong = math.inf, {w.name: math.inf for w in ways}, ""
+    got = ours.sample()
+    for w in ways:
+        wrong = wrong or differs(got, w.sample(len(got)), d.dtype)
+    for _ in range(TURNS):
+        best = min(best, ours.us())
+        for w in ways:
+            theirs[w.name] = min(theirs[w.name], w.us())
+    ours.close()
+    ratio = min(theirs.values()) / best if theirs else 0
+    print("%6.2f  %9.1f us  %-58s %s%s%s%s" % (
+        ratio, best, d.title(), "  ".join("%s %.1f" % p for p in theirs.items()),
+        "  [%d launches, %d host]" % (launches, host) if launches != 1 or host else "",
+        "  WRONG: " + wrong if wrong else "", "  (%s)" % "; ".join(notes) if notes else ""),
+        flush=True)
+    return ratio, wrong
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("programs")
+    p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
+    p.add_argument("--cases", type=int, default=8)
+    p.add_argument("--no-peer", action="store_true", help="times of ours alone")
+    p.add_argument("--family", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
+    args = p.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    ours = Ours(os.path.abspath(args.programs), 120)
+    failed = 0
+    print("seed %d, against PyTorch %s on %s" % (args.seed, torch.__version__,
+                                                 torch.cuda.get_device_name(0)), flush=True)
+    for family in args.family:
+        rng = random.Random("%d %s" % (args.seed, family))
+        shapes = REAL[family] + [drawn(rng, family) for _ in range(args.cases)]
+        draws, ratios = [Case(family, *s) for s in shapes], []
+        said = ours.prepare(draws)
+        for i, d in enumerate(draws):
+            try:
+                if not said[i].startswith("ok"):
+                    raise Failed("rlx: " + said[i])
+                ratio, wrong = measure(family, d, ours, i, args.no_peer)
+            except (Failed, RuntimeError) as e:
+                ratio, wrong = 0, str(e)
+                print("        %s: %s" % (d.title(), wrong.split("\n")[0]), flush=True)
+            failed += bool(wrong)
+            if ratio and not wrong:
+                ratios.append(ratio)
+            torch.cuda.empty_cache()
+        print(report.HEAD)
+        print(report.summary(family, ratios), flush=True)
+    ours.p.stop()
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
