@@ -61,7 +61,9 @@ static inline size_t rlx_k_selective_scan_scratch(const struct rlx_k_selective_s
 /*
  * The op gated_delta_net; state may be NULL.
  *
- * GPU kernels: gated_delta_net, gated_delta_chunks.
+ * GPU kernels: gated_delta_net does all steps. Or by chunks of RLX_K_DELTA_CHUNK: of @count of them
+ * from @first on gated_delta_prepare fills @work, rlx_k_gated_delta_item() bytes for each chunk of
+ * each head, then gated_delta_chunks reads it; where it is not all, the state is in @carry between.
  */
 struct rlx_k_gated_delta {
 	const void	*q, *k;			/* [batch][steps][hk][dk] */
@@ -69,9 +71,25 @@ struct rlx_k_gated_delta {
 	const void	*g, *beta;		/* [batch][steps][hv] */
 	const void	*state;			/* [batch][hv][dk][dv] */
 	void		*y, *last;		/* as v, as state */
+	void		*work;
+	float		*carry;			/* as state */
 	double		scale;
 	int64_t		batch, steps, hk, hv, dk, dv;
+	int64_t		first, count;
 	uint8_t		type;
 };
+
+enum { RLX_K_DELTA_CHUNK = 64, RLX_K_DELTA_KEYS = 256 };	/* most of keys, by chunks */
+
+/* Of a chunk of a head with @keys, a multiple of 64, in 16-bit floats. */
+static inline size_t rlx_k_gated_delta_item(int64_t keys, int64_t dv)
+{
+	return (size_t)(RLX_K_DELTA_CHUNK * ((keys + dv + RLX_K_DELTA_CHUNK) * 2 + 3 * 4));
+}
+
+static inline int64_t rlx_k_gated_delta_keys(const struct rlx_k_gated_delta *a)
+{
+	return (a->dk + 63) / 64 * 64;
+}
 
 #endif

@@ -111,4 +111,53 @@ static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_l
 	l->shared = (uint32_t)(steps * each);
 }
 
+/* Tensor cores take 16 bytes of a row at a time, and there are enough steps for two launches. */
+static inline bool rlx_g_gated_delta_by_chunks(const struct rlx_k_gated_delta *a,
+					       const struct rlx_g_launch *l)
+{
+	const uint64_t all = (uint64_t)(uintptr_t)a->q | (uint64_t)(uintptr_t)a->k |
+			     (uint64_t)(uintptr_t)a->v | (uint64_t)(uintptr_t)a->y;
+
+	return (a->type == RLX_F16 || a->type == RLX_BF16) && (!l->arch || l->arch >= 80) &&
+	       !(all % 16) && a->dk % 8 == 0 && a->dv % 16 == 0 && a->dk <= RLX_K_DELTA_KEYS &&
+	       a->steps >= 3 * RLX_K_DELTA_CHUNK;
+}
+
+static inline void rlx_g_gated_delta_prepare_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
+	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
+	const int64_t halves = chunk * (2 * (keys + 8) + 3 * (chunk + 8));
+	const int64_t floats = 2 * chunk * (chunk + 4) + 2 * chunk;
+
+	RLX_G_VARIANT(l, gated_delta_prepare, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys);
+	l->shared = (uint32_t)(halves * 2 + floats * 4);
+	if (!rlx_g_gated_delta_by_chunks(a, l) || l->shared > l->most_shared)
+		return;
+	rlx_g_line(l, a->batch * a->hv * a->count, RLX_K_SSM_THREADS);
+}
+
+/* As many columns a block as leave most multiprocessors one; the next chunk ahead if it fits. */
+static inline void rlx_g_gated_delta_chunks_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
+	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
+	const int64_t sms = l->processors ? l->processors : 132, lines = a->batch * a->hv;
+	int64_t cols = 64, least = l->arch ? 16 : 32, stage, rest, stages;
+
+	while (cols > least && lines * rlx_g_ceil(a->dv, cols) < sms * 3 / 4)
+		cols /= 2;
+	do {
+		stage = chunk * (3 * (keys + 8) + chunk + 8 + cols + 8) * 2 + 3 * chunk * 4;
+		rest = (keys + 2 * chunk) * (cols + 8) * 2;
+		stages = 2 * stage + rest <= l->most_shared ? 2 : 1;
+	} while (stages * stage + rest > l->most_shared && (cols /= 2) >= least);
+	if (cols < least || !rlx_g_gated_delta_by_chunks(a, l))
+		return;
+	RLX_G_VARIANT(l, gated_delta_chunks, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys,
+		      .DELTA_COLS = (int32_t)cols, .DELTA_STAGES = (int32_t)stages);
+	l->shared = (uint32_t)(stages * stage + rest);
+	rlx_g_line(l, lines * rlx_g_ceil(a->dv, cols), RLX_K_SSM_THREADS);
+}
+
 #endif

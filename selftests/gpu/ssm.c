@@ -248,7 +248,9 @@ static void delta_truth(const struct rlx_k_gated_delta *a, struct pair *t, bool 
 	}
 }
 
-static void gated_delta(gpu_launch_fn *how, struct rlx_k_gated_delta a, int type, double tol,
+typedef void delta_run(struct rlx_k_gated_delta *a, struct rlx_g_env *env);
+
+static void gated_delta(delta_run *run, struct rlx_k_gated_delta a, int type, double tol,
 			uint64_t *seed)
 {
 	int64_t rows = a.batch * a.steps, states = a.batch * a.hv * a.dk * a.dv;
@@ -277,7 +279,7 @@ static void gated_delta(gpu_launch_fn *how, struct rlx_k_gated_delta a, int type
 	a.type = (uint8_t)type;
 	a.scale = 1 / sqrt((double)a.dk);
 	delta_truth(&a, t, state);
-	gpu_run_kernel(how, &a, &env);
+	run(&a, &env);
 	pair_compare(&t[OUT], tol, "y");
 	pair_compare(&t[TO], tol, "last");
 	pairs_free(t, DELTA_FIELDS);
@@ -286,6 +288,42 @@ static void gated_delta(gpu_launch_fn *how, struct rlx_k_gated_delta a, int type
 static void how_steps(const void *args, struct rlx_g_launch *l)
 {
 	planned(rlx_g_gated_delta_net_launch, args, l);
+}
+
+static void how_prepare(const void *args, struct rlx_g_launch *l)
+{
+	planned(rlx_g_gated_delta_prepare_launch, args, l);
+}
+
+static void how_chunks(const void *args, struct rlx_g_launch *l)
+{
+	planned(rlx_g_gated_delta_chunks_launch, args, l);
+}
+
+/* Some chunks at a time, each time by the same kernels as all of them. */
+static int64_t chunks_at_a_time;
+
+static void run_chunks(struct rlx_k_gated_delta *a, struct rlx_g_env *env)
+{
+	const int64_t chunks = (a->steps + RLX_K_DELTA_CHUNK - 1) / RLX_K_DELTA_CHUNK;
+	const int64_t keys = rlx_k_gated_delta_keys(a), lines = a->batch * a->hv;
+
+	a->work = dev_new(rlx_k_gated_delta_item(keys, a->dv) *
+			  (size_t)(lines * chunks_at_a_time));
+	a->carry = dev_new((size_t)(lines * a->dk * a->dv) * sizeof(float));
+	for (a->first = 0; a->first < chunks; a->first += chunks_at_a_time) {
+		a->count = chunks - a->first < chunks_at_a_time ? chunks - a->first :
+			   chunks_at_a_time;
+		gpu_run_kernel(how_prepare, a, env);
+		gpu_run_kernel(how_chunks, a, env);
+	}
+	dev_free(a->work);
+	dev_free(a->carry);
+}
+
+static void run_steps(struct rlx_k_gated_delta *a, struct rlx_g_env *env)
+{
+	gpu_run_kernel(how_steps, a, env);
 }
 
 TEST(gated_delta_by_steps)
@@ -302,7 +340,27 @@ TEST(gated_delta_by_steps)
 
 		a.hv = a.hk * kc_pick(&seed, 1, 2);
 		processors = kc_pick(&seed, 0, 1) ? 100 : 1;
-		gated_delta(how_steps, a, types[i % 4], tolerance(types[i % 4]), &seed);
+		gated_delta(run_steps, a, types[i % 4], tolerance(types[i % 4]), &seed);
+	}
+}
+
+TEST(gated_delta_by_chunks)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++) {
+		struct rlx_k_gated_delta a = {
+			.batch = kc_pick(&seed, 1, 2), .steps = kc_pick(&seed, 192, 420),
+			.hk = kc_pick(&seed, 1, 2), .dk = 8 * kc_pick(&seed, 1, i % 4 ? 16 : 32),
+			.dv = 16 * kc_pick(&seed, 1, 9),
+		};
+
+		a.hv = a.hk * kc_pick(&seed, 1, 2);
+		processors = kc_pick(&seed, 0, 1) ? 100 : 1;
+		chunks_at_a_time = kc_pick(&seed, 1, 7);
+		/* the state and what is written are of 16 bits in products */
+		gated_delta(run_chunks, a, types[2 + i % 2], 2 * tolerance(types[2 + i % 2]),
+			    &seed);
 	}
 }
 
