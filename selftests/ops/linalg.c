@@ -250,33 +250,50 @@ EVERYWHERE(gated_delta_net_of_two_steps)
 		rig_want(r, 2 + i / 2, i % 2, want[i / 2][i % 2], 1e-5);
 }
 
-/* Chunks, the last one not whole, against the rule step by step in double. */
-EVERYWHERE(gated_delta_net_by_chunks)
+/* The rule of one head, against that step by step in double. */
+static void gated_delta(struct rig *r, enum rlx_dtype type, int64_t steps, int64_t keys,
+			int64_t values, double tol)
 {
-	enum { S = 150, KEYS = 5, VALUES = 3 };
-	rlx_value q = rig_random(r, rlx_type(RLX_F32, 1, S, 1, KEYS), -1, 1);
-	rlx_value k = rig_random(r, rlx_type(RLX_F32, 1, S, 1, KEYS), -0.6, 0.6);
-	rlx_value v = rig_random(r, rlx_type(RLX_F32, 1, S, 1, VALUES), -1, 1);
-	rlx_value g = rig_random(r, rlx_type(RLX_F32, 1, S, 1), -0.3, 0);
-	rlx_value b = rig_random(r, rlx_type(RLX_F32, 1, S, 1), 0, 1);
-	double m[KEYS][VALUES] = { 0 }, p;
+	rlx_value q = rig_random(r, rlx_type(type, 1, steps, 1, keys), -1, 1);
+	rlx_value k = rig_random(r, rlx_type(type, 1, steps, 1, keys), -0.4, 0.4);
+	rlx_value v = rig_random(r, rlx_type(type, 1, steps, 1, values), -1, 1);
+	rlx_value g = rig_random(r, rlx_type(type, 1, steps, 1), -0.3, 0);
+	rlx_value b = rig_random(r, rlx_type(type, 1, steps, 1), 0, 1), y;
+	double m[16][16] = { 0 }, p;
 	int64_t t, i, j;
 
-	rig_output(r, rlx_emit(r->g, gated_delta_net, .q = q, .k = k, .v = v, .g = g, .beta = b));
+	y = rlx_emit(r->g, gated_delta_net, .q = q, .k = k, .v = v, .g = g, .beta = b);
+	rig_output(r, y);
+	rig_output(r, rlx_out(r->g, y, 1));
 	rig_run(r);
-	for (t = 0; t < S; t++)
-		for (j = 0; j < VALUES; j++) {
-			for (p = 0, i = 0; i < KEYS; i++) {
+	for (t = 0; t < steps; t++)
+		for (j = 0; j < values; j++) {
+			for (p = 0, i = 0; i < keys; i++) {
 				m[i][j] *= exp(rig_in(r, 3, t));
-				p += m[i][j] * rig_in(r, 1, t * KEYS + i);
+				p += m[i][j] * rig_in(r, 1, t * keys + i);
 			}
-			p = rig_in(r, 4, t) * (rig_in(r, 2, t * VALUES + j) - p);
-			for (i = 0; i < KEYS; i++)
-				m[i][j] += p * rig_in(r, 1, t * KEYS + i);
-			for (p = 0, i = 0; i < KEYS; i++)
-				p += m[i][j] * rig_in(r, 0, t * KEYS + i) / sqrt(KEYS);
-			rig_want(r, 0, t * VALUES + j, p, 1e-5);
+			p = rig_in(r, 4, t) * (rig_in(r, 2, t * values + j) - p);
+			for (i = 0; i < keys; i++)
+				m[i][j] += p * rig_in(r, 1, t * keys + i);
+			for (p = 0, i = 0; i < keys; i++)
+				p += m[i][j] * rig_in(r, 0, t * keys + i) / sqrt((double)keys);
+			rig_want(r, 0, t * values + j, p, tol);
 		}
+	for (i = 0; i < keys; i++)
+		for (j = 0; j < values; j++)
+			rig_want(r, 1, i * values + j, m[i][j], tol);
+}
+
+/* Chunks, the last one not whole. */
+EVERYWHERE(gated_delta_net_by_chunks)
+{
+	gated_delta(r, RLX_F32, 150, 5, 3, 1e-5);
+}
+
+/* What tensor cores take. */
+EVERYWHERE(gated_delta_net_of_halves)
+{
+	gated_delta(r, RLX_F16, 420, 16, 16, 4e-3);
 }
 
 TEST_MAIN()
