@@ -29,7 +29,7 @@ def operands_of(d):
 
 class Way:
     def __init__(self, name, run, repeats):
-        self.name = name
+        self.name, self.run = name, run	# whose operands the graph reads
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(3):
