@@ -99,7 +99,7 @@ static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_l
 	       rlx_g_ceil(a->dv, RLX_K_SSM_THREADS / lanes * cols) < 2 * sms))
 		cols /= 2;
 	values = RLX_K_SSM_THREADS / lanes * cols;
-	each = (2 * lanes * keys + values + 3) * size;
+	each = (2 * lanes * keys + 2 * values + 3) * size;
 	while (steps > 1 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
 		steps /= 2;
 	RLX_G_VARIANT(l, gated_delta_net, .DELTA_TYPE = a->type, .DELTA_LANES = (int32_t)lanes,
