@@ -6,10 +6,10 @@
 PROGRAMS is selftests/gpubench/programs, built. The peers of gated_delta_net are flash-linear-
 attention's kernels (Triton), chunked and, of few steps, recurrent, where Python finds `fla`, and
 PyTorch by chunks; those of selective_scan a Triton kernel that has a channel's states in registers,
-as mamba_ssm's has, and PyTorch compiled, by its associative scan. Shapes of real models come first, then --cases
-drawn ones from the seed. Both sides are CUDA graphs of some runs, operands on the device, in turns;
-the ratio is the fastest peer's time by ours, and results are compared. It fails where they
-differ."""
+as mamba_ssm's has, and PyTorch compiled, by its associative scan. Shapes of real models come
+first, then --cases drawn ones from the seed. Both sides are CUDA graphs of some runs, operands on
+the device, in turns; the ratio is the fastest peer's time by ours, and results are compared. It
+fails where they differ."""
 import argparse
 import math
 import os
