@@ -127,11 +127,11 @@ static inline void rlx_g_gated_delta_prepare_launch(const void *args, struct rlx
 {
 	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
 	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
-	const int64_t halves = chunk * (2 * (keys + 8) + 3 * (chunk + 8));
-	const int64_t floats = 2 * chunk * (chunk + 4) + 2 * chunk;
+	const int64_t queries = chunk * (keys + 8) * 2, floats = chunk * (chunk + 4) * 4;
 
 	RLX_G_VARIANT(l, gated_delta_prepare, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys);
-	l->shared = (uint32_t)(halves * 2 + floats * 4);
+	l->shared = (uint32_t)((queries > floats ? queries : floats) + queries +
+			       2 * chunk * (chunk + 8) * 2 + floats + 2 * chunk * 4);
 	if (!rlx_g_gated_delta_by_chunks(a, l) || l->shared > l->most_shared)
 		return;
 	rlx_g_line(l, a->batch * a->hv * a->count, RLX_K_SSM_THREADS);
