@@ -307,8 +307,10 @@ RLX_G_KERNEL(selective_scan, struct rlx_k_selective_scan, THREADS)
 		for (int j = 0; j < STATES; j++)
 			st.h[j] = 0;
 		walk<false>(st, w, s);
-		for (int j = 0; j < st.n; j++)
-			left[j] = st.h[j];
+#pragma unroll
+		for (int j = 0; j < STATES; j++)
+			if (j < st.n)
+				left[j] = st.h[j];
 		if (!first && st.n > 0)
 			*sum_at(a, env, chunks, chunk, line) = st.sum;
 		return;
@@ -320,7 +322,9 @@ RLX_G_KERNEL(selective_scan, struct rlx_k_selective_scan, THREADS)
 
 		/* of several chunks the last that has steps */
 		if (w.from < w.end || !chunk)
-			for (int j = 0; j < st.n; j++)
-				last[j] = elem::put(st.h[j]);
+#pragma unroll
+			for (int j = 0; j < STATES; j++)
+				if (j < st.n)
+					last[j] = elem::put(st.h[j]);
 	}
 }
