@@ -42,7 +42,7 @@
 #define RUNS		2	/* programs at a time */
 #define LAP		16	/* of them, then nothing may be left */
 #define KILL_NS		4000000000ull
-#define HANG_NS		120000000000ull
+#define HANG_NS		120000000000ull	/* of a machine with nothing else to do */
 #define NORMAL_NS	45000000000ull
 
 /* ---- one program ---- */
@@ -233,6 +233,14 @@ static void tell_stacks(pid_t pid)
 		printf("# no stacks\n");
 }
 
+/* From when on a program has hung. */
+static uint64_t hung_at(uint64_t now)
+{
+	const char *slow = getenv("RIG_SLOW");	/* see init.c */
+
+	return now + HANG_NS / 100 * (slow && atoi(slow) > 100 ? atoi(slow) : 100);
+}
+
 /* A program that runs. */
 struct run {
 	pid_t pid;		/* 0: none */
@@ -249,7 +257,7 @@ static void run_start(struct run *r, struct rnd_tally *tally, uint64_t *dice,
 	/* One in four does not come to its own end. */
 	r->to_kill = rlx_test_rand(dice) % 4 == 0;
 	r->killed = false;
-	r->until = k_now() + (r->to_kill ? rlx_test_rand(dice) % KILL_NS : HANG_NS);
+	r->until = r->to_kill ? k_now() + rlx_test_rand(dice) % KILL_NS : hung_at(k_now());
 	fflush(stdout);
 	r->pid = fork();
 	CHECK(r->pid >= 0);
@@ -274,7 +282,7 @@ static bool run_ended(struct run *r)
 			kill(r->pid, SIGKILL);
 			r->to_kill = false;
 			r->killed = true;
-			r->until = k_now() + HANG_NS;
+			r->until = hung_at(k_now());
 			return false;
 		}
 		tell_stacks(r->pid);
@@ -289,7 +297,7 @@ static bool run_ended(struct run *r)
 static void run_wait(const struct run *run)
 {
 	struct pollfd p[RUNS];
-	uint64_t now = k_now(), until = now + HANG_NS;
+	uint64_t now = k_now(), until = hung_at(now);
 
 	for (int i = 0; i < RUNS; i++) {
 		p[i].fd = run[i].pid ? run[i].fd : -1;
