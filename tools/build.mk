@@ -30,6 +30,9 @@ $(BUILD)/bin/rlx: $(RLX_OBJ) $(TRAIN_A) $(LIB_A)
 # found here cannot build is named and left out.
 PREBUILD_OBJ := $(BUILD)/obj/tools/prebuild/main.o
 KERNELS	:= $(BUILD)/lib/rlx/gpu
+KERNELS_MADE = $(KERNELS)/.made
+# -q, and another folder, for who wants to know whether they compile (prebuild/main.c).
+PREBUILD_FLAGS :=
 
 $(BUILD)/bin/prebuild: $(PREBUILD_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
@@ -38,14 +41,14 @@ $(BUILD)/bin/prebuild: $(PREBUILD_OBJ) $(LIB_A)
 
 # A kernel is known by its source and all headers', so of an older text none stays. It
 # takes minutes, so other changes of the library do not count.
-$(BUILD)/.kernels: $(GPU_TEXT) kernels/gpu/prebuilt.def backends/gpu/kernel_binary.c \
+$(KERNELS_MADE): $(GPU_TEXT) kernels/gpu/prebuilt.def backends/gpu/kernel_binary.c \
 		backends/cuda/cuda.c backends/rocm/rocm.c | $(BUILD)/bin/prebuild
 	$(call say,PREBUILD,$(KERNELS))
 	$(Q)rm -rf $(KERNELS)
-	$(Q)$(BUILD)/bin/prebuild $(KERNELS) $(JOBS)
+	$(Q)$(BUILD)/bin/prebuild $(PREBUILD_FLAGS) $(KERNELS) $(JOBS)
 	$(Q)mkdir -p $(KERNELS) && touch $@
 
-gpu-kernels: $(BUILD)/.kernels
+gpu-kernels: $(KERNELS_MADE)
 
 # For machines without our libc, as guests are. What it would load at run time
 # (a peer to compare with) it cannot; the linker says so.

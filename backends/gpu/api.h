@@ -73,6 +73,7 @@ struct gpu_chip {
  * @driver_names, @rtc_names: symbols, as api.def has them
  * @describe:       an error as text; @find as dlsym of the driver
  * @option:         one of the compiler's that all kernels need
+ * @quick:          one of the compiler's, for code that is to be had soon rather than fast
  * @arch:           the option that names a device, into @buf
  * @function_shared: attribute of a function: most dynamic shared memory
  * @chips:          ends with one that has no option
@@ -81,7 +82,7 @@ struct gpu_chip {
  *                  the stream has ended; 0: there is none
  */
 struct rlx_gpu_vendor {
-	const char		*name, *title, *option;
+	const char		*name, *title, *option, *quick;
 	const char *const	*driver, *const *driver_names;
 	const char *const	*rtc, *const *rtc_names;
 	const struct gpu_chip	*chips;

@@ -44,9 +44,14 @@ static void hash_headers(void)
 		headers = rlx_hash_bytes(texts[i], strlen(texts[i]), headers);
 }
 
-/* @chip: the compiler's option that names it; @arch: as a number */
-static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const char *chip,
-		     int warp, int arch, const struct gpu_kernel *k)
+static int arch_of(int major, int minor)
+{
+	return major * 10 + minor;
+}
+
+/* @more: one more option of the compiler's, or NULL */
+static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
+		     const struct gpu_kernel *k, const char *more)
 {
 	char param[60];
 	size_t n;
@@ -54,11 +59,13 @@ static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const ch
 
 	pthread_once(&hash_once, hash_headers);	/* a program asks once per call */
 	*j = (struct gpu_job){ .label = k->name, .source = k->source };
-	add_option(j, chip, 0);
+	add_option(j, c->option, 0);
 	add_option(j, v->option, 0);
+	if (more)
+		add_option(j, more, 0);
 	add_option(j, "-std=c++17", 0);
-	add_option(j, "-DRLX_WARP=%lld", warp);
-	add_option(j, "-DRLX_ARCH=%lld", arch);
+	add_option(j, "-DRLX_WARP=%lld", c->warp);
+	add_option(j, "-DRLX_ARCH=%lld", arch_of(c->major, c->minor));
 	add_define(j, "RLX_KERNEL_", k->name);
 	for (i = 0; gpu_param_text(k, (unsigned int)i, param, sizeof(param)); i++)
 		add_define(j, "", param);
@@ -72,21 +79,14 @@ static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const ch
 		n += (size_t)snprintf(j->key + n, sizeof(j->key) - n, " %s", j->option[i]);
 }
 
-static int arch_of(int major, int minor)
-{
-	return major * 10 + minor;
-}
-
 void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gpu_kernel *k)
 {
-	describe(j, d->v, d->arch, d->attr[GPU_ATTR_WARP],
-		 arch_of(d->attr[GPU_ATTR_MAJOR], d->attr[GPU_ATTR_MINOR]), k);
-}
+	const struct gpu_chip c = {
+		.option = d->arch, .major = d->attr[GPU_ATTR_MAJOR],
+		.minor = d->attr[GPU_ATTR_MINOR], .warp = d->attr[GPU_ATTR_WARP],
+	};
 
-static void describe_chip(struct gpu_job *j, const struct rlx_gpu_vendor *v,
-			  const struct gpu_chip *c, const struct gpu_kernel *k)
-{
-	describe(j, v, c->option, c->warp, arch_of(c->major, c->minor), k);
+	describe(j, d->v, &c, k, NULL);
 }
 
 /* The compiler's first complaint, for the message. */
@@ -209,7 +209,7 @@ static enum rlx_status load_prebuilt(struct gpu_device *d, const struct gpu_kern
 	for (c = d->v->chips; c->option; c++) {
 		if ((c->serves == GPU_CHIP_TEXT) != text || !fits(c, d))
 			continue;
-		describe_chip(&j, d->v, c, k);
+		describe(&j, d->v, c, k, NULL);
 		if (rlx_disk_cache_load(folder, j.key, out, &n))
 			continue;
 		if (c->major < GPU_PDL_MAJOR)
@@ -243,26 +243,26 @@ static enum rlx_status store(const char *dir, const struct gpu_job *j, const str
 		rlx_fail(err, RLX_EIO, "%s: cannot be written", dir) : RLX_OK;
 }
 
-enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
-				const struct gpu_chip *text, const struct gpu_kernel *k,
-				const char *dir, struct rlx_error *err)
+enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_target *t,
+				const struct gpu_kernel *k, const char *dir,
+				struct rlx_error *err)
 {
-	const char *why;
+	const char *why, *more = t->quick ? v->quick : NULL;
 	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(v, &why);
-	bool is_text = chip->serves == GPU_CHIP_TEXT;
+	bool is_text = t->chip->serves == GPU_CHIP_TEXT;
 	struct image image[2] = { 0 };
 	enum rlx_status st;
 	struct gpu_job j;
 
 	if (!rtc)
 		return rlx_fail(err, RLX_ENODEV, "no compiler: %s", why);
-	describe_chip(&j, v, chip, k);
+	describe(&j, v, t->chip, k, more);
 	st = is_text ? compile(rtc, &j, NULL, &image[0], err) :
-		       compile(rtc, &j, &image[0], text ? &image[1] : NULL, err);
+		       compile(rtc, &j, &image[0], t->text ? &image[1] : NULL, err);
 	if (!st)
 		st = store(dir, &j, &image[0], err);
-	if (!st && text) {
-		describe_chip(&j, v, text, k);
+	if (!st && t->text) {
+		describe(&j, v, t->text, k, more);
 		st = store(dir, &j, &image[1], err);
 	}
 	rlx_free(image[0].p);

@@ -45,11 +45,17 @@ enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
 /* The text for drivers that is made on the way to @chip's code; NULL: none of the vendor's is. */
 const struct gpu_chip *gpu_chip_text(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip);
 /*
- * For those who prebuild: compile @k for @chip of @v into folder @dir, and with it, of the same
- * compilation, @text's; NULL: not that.
+ * What to prebuild for: @chip, and with it, of the same compilation, @text's; NULL: not that.
+ * @quick: not as it is to run, but to learn whether it compiles, in half the time; such a file is
+ * nobody's to load.
  */
-enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
-				const struct gpu_chip *text, const struct gpu_kernel *k,
-				const char *dir, struct rlx_error *err);
+struct gpu_target {
+	const struct gpu_chip	*chip, *text;
+	bool			 quick;
+};
+/* For those who prebuild: compile @k for @t of @v into folder @dir. */
+enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_target *t,
+				const struct gpu_kernel *k, const char *dir,
+				struct rlx_error *err);
 
 #endif

@@ -42,7 +42,7 @@ static const struct gpu_chip chips[] = {
 };
 
 const struct rlx_gpu_vendor rlx_gpu_rocm = {
-	.name = "rocm", .title = "AMD", .option = "-O3",
+	.name = "rocm", .title = "AMD", .option = "-O3", .quick = "-O1",
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_SM_COUNT] = 63,

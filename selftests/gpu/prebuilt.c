@@ -168,6 +168,7 @@ static void build_kernels(const char *dir, bool text)
 						   RLX_G_copy, RLX_G_pointwise_interp,
 						   RLX_G_input_gather };
 	struct rlx_dev_info here = { .isa = "" };
+	struct gpu_target t = { NULL };
 	struct rlx_error err = { 0 };
 	const struct gpu_chip *c;
 	size_t i, k;
@@ -181,8 +182,9 @@ static void build_kernels(const char *dir, bool text)
 				const struct gpu_kernel of = gpu_kernel_of(list[i].variant,
 									   &list[i].param, 0);
 
+				t.chip = c;
 				if (list[i].variant == some[k])
-					CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, NULL, &of, dir,
+					CHECKF(!gpu_image_build(&rlx_gpu_cuda, &t, &of, dir,
 								&err), "%s", err.text);
 			}
 }
@@ -200,7 +202,7 @@ TEST(text_with_code)
 {
 	char dir[] = "/tmp/rlx-prebuilt-XXXXXX", both[64], alone[64];
 	const struct gpu_kernel k = gpu_kernel_of(list[0].variant, &list[0].param, 0);
-	const struct gpu_chip *c, *text;
+	const struct gpu_chip *c;
 	struct rlx_error err = { 0 };
 	unsigned int n = 0;
 
@@ -209,13 +211,14 @@ TEST(text_with_code)
 	snprintf(both, sizeof(both), "%s/both", dir);
 	snprintf(alone, sizeof(alone), "%s/alone", dir);
 	for (c = rlx_gpu_cuda.chips; c->option; c++) {
-		text = gpu_chip_text(&rlx_gpu_cuda, c);
-		if (!text)
+		const struct gpu_target t = { c, gpu_chip_text(&rlx_gpu_cuda, c) };
+		const struct gpu_target code = { c }, text = { t.text };
+
+		if (!t.text)
 			continue;
-		CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, text, &k, both, &err), "%s", err.text);
-		CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, NULL, &k, alone, &err), "%s", err.text);
-		CHECKF(!gpu_image_build(&rlx_gpu_cuda, text, NULL, &k, alone, &err), "%s",
-		       err.text);
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, &t, &k, both, &err), "%s", err.text);
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, &code, &k, alone, &err), "%s", err.text);
+		CHECKF(!gpu_image_build(&rlx_gpu_cuda, &text, &k, alone, &err), "%s", err.text);
 		n++;
 	}
 	CHECK(n);

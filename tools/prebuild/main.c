@@ -3,14 +3,19 @@
  * Builds GPU kernels for hosts that have a driver and no compiler: those of
  * kernels/gpu/prebuilt.def, for every chip that the compilers found here know.
  *
- *	prebuild FOLDER [JOBS]
+ *	prebuild [-q] FOLDER [JOBS]
  *
  * Needs no GPU. Says what it leaves out, which is then compiled where it runs.
+ *
+ * -q is for who wants to know whether all of them compile: with little optimization, but
+ * for every eighth, beginning anywhere, which is compiled as it is to run. Nothing loads
+ * what the others are compiled to.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/gpu/kernel_binary.h"
@@ -28,7 +33,10 @@ static const struct prebuilt list[] = {
 #define PREBUILT_TEXT(source)		{ .text = source },
 #include "kernels/gpu/prebuilt.def"
 };
-enum { COUNT = sizeof(list) / sizeof(list[0]) };
+enum { COUNT = sizeof(list) / sizeof(list[0]), FULL_EACH = 8 };
+
+/* Those of the list that are compiled as they are to run, even with -q. */
+static int full_from;
 
 static struct gpu_kernel kernel_of(const struct prebuilt *p)
 {
@@ -38,13 +46,14 @@ static struct gpu_kernel kernel_of(const struct prebuilt *p)
 }
 
 static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
-		  const struct prebuilt *p, const char *dir, struct rlx_error *err)
+		  const struct prebuilt *p, bool quick, const char *dir, struct rlx_error *err)
 {
 	const struct gpu_kernel k = kernel_of(p);
+	/* of what one chip alone runs nobody wants text */
+	const struct gpu_target t = { c, p->only ? NULL : gpu_chip_text(v, c), quick };
 
 	*err = (struct rlx_error){ 0 };
-	/* of what one chip alone runs nobody wants text */
-	return !gpu_image_build(v, c, p->only ? NULL : gpu_chip_text(v, c), &k, dir, err);
+	return !gpu_image_build(v, &t, &k, dir, err);
 }
 
 static void say(const struct gpu_chip *c, const struct prebuilt *p, const struct rlx_error *err)
@@ -57,8 +66,8 @@ static void say(const struct gpu_chip *c, const struct prebuilt *p, const struct
 }
 
 /* One of @jobs: every so many-th of the list. */
-static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir,
-		 int first, int jobs)
+static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, bool quick,
+		 const char *dir, int first, int jobs)
 {
 	bool text = c->serves == GPU_CHIP_TEXT;
 	struct rlx_error err;
@@ -70,7 +79,7 @@ static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const
 		if (p->only && (text || v != &rlx_gpu_cuda ||
 				p->only != c->major * 10 + c->minor))
 			continue;
-		if (build(v, c, p, dir, &err))
+		if (build(v, c, p, quick && i % FULL_EACH != full_from, dir, &err))
 			continue;
 		say(c, p, &err);
 		wrong = 1;
@@ -78,8 +87,9 @@ static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const
 	return wrong;
 }
 
-/* Some compilers fall over chips that they do not know: a child asks. */
-static bool knows(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir)
+/* Some compilers fall over chips that they do not know: a child asks. Or over the option. */
+static bool knows(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, bool quick,
+		  const char *dir)
 {
 	struct rlx_error err;
 	pid_t pid;
@@ -90,24 +100,25 @@ static bool knows(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, cons
 	if (!pid) {
 		if (!freopen("/dev/null", "w", stderr))
 			_exit(1);
-		st = build(v, c, &list[0], dir, &err) ? 0 : 1;
-		if (st)
+		st = build(v, c, &list[0], quick, dir, &err) ? 0 : 1;
+		if (st && !quick)
 			printf("left out: %s: %s\n", c->option, err.text);
 		fflush(stdout);
 		_exit(st);
 	}
-	if (pid < 0 || waitpid(pid, &st, 0) < 0 || WIFSIGNALED(st))
+	if ((pid < 0 || waitpid(pid, &st, 0) < 0 || WIFSIGNALED(st)) && !quick)
 		printf("left out: %s: the compiler does not know it\n", c->option);
 	return pid > 0 && !st;
 }
 
 /* @made: then set to the chip whose kernels came of the same compilations. */
-static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir,
-		int jobs, const struct gpu_chip **made)
+static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, bool quick,
+		const char *dir, int jobs, const struct gpu_chip **made)
 {
 	int i, st, wrong = 0, here = 0;
 
-	if (!knows(v, c, dir))
+	quick = quick && knows(v, c, true, dir);
+	if (!quick && !knows(v, c, false, dir))
 		return 0;
 	*made = gpu_chip_text(v, c);
 	fflush(stdout);
@@ -115,7 +126,7 @@ static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const 
 		pid_t pid = fork();
 
 		if (!pid)
-			_exit(share(v, c, dir, i, jobs));
+			_exit(share(v, c, quick, dir, i, jobs));
 		here += pid > 0;
 		wrong |= pid < 0;
 	}
@@ -127,14 +138,22 @@ static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const 
 int main(int argc, char **argv)
 {
 	static const struct rlx_gpu_vendor *const vendors[] = { &rlx_gpu_cuda, &rlx_gpu_rocm };
-	int jobs = argc > 2 ? atoi(argv[2]) : 1, wrong = 0;
+	bool quick = argc > 1 && !strcmp(argv[1], "-q");
+	int jobs, wrong = 0;
 	const struct gpu_chip *c, *made = NULL;
 	const char *why;
 	unsigned int i;
 
+	argc -= quick;
+	argv += quick;
+	jobs = argc > 2 ? atoi(argv[2]) : 1;
 	if (argc < 2 || argc > 3 || jobs < 1) {
-		fprintf(stderr, "usage: prebuild FOLDER [JOBS]\n");
+		fprintf(stderr, "usage: prebuild [-q] FOLDER [JOBS]\n");
 		return 2;
+	}
+	if (quick) {
+		full_from = (int)(time(NULL) % FULL_EACH);
+		printf("in full: %d of each %d\n", full_from, FULL_EACH);
 	}
 	for (i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++) {
 		if (!gpu_rtc_get(vendors[i], &why)) {
@@ -143,7 +162,7 @@ int main(int argc, char **argv)
 		}
 		for (c = vendors[i]->chips; c->option; c++)
 			if (c != made)
-				wrong |= chip(vendors[i], c, argv[1], jobs, &made);
+				wrong |= chip(vendors[i], c, quick, argv[1], jobs, &made);
 	}
 	return wrong;
 }
