@@ -112,14 +112,59 @@ static void rlx_arena_end(struct rlx_arena *a)
 
 static void rlx_arena_put_work(struct work_struct *work)
 {
-	rlx_arena_end(container_of(work, struct rlx_arena, put_work));
+	struct rlx_arena *a = container_of(work, struct rlx_arena, put_work);
+	struct rlx_arena_turn turn = a->turn;	/* @a is gone before it is taken off */
+
+	spin_lock_irq(&rlx_dev.end_lock);
+	list_replace(&a->turn.node, &turn.node);
+	spin_unlock_irq(&rlx_dev.end_lock);
+	rlx_arena_end(a);
+	spin_lock_irq(&rlx_dev.end_lock);
+	list_del(&turn.node);
+	spin_unlock_irq(&rlx_dev.end_lock);
+	wake_up_all(&rlx_dev.ended);
 }
 
 static void rlx_arena_end_later(struct kref *ref)
 {
 	struct rlx_arena *a = container_of(ref, struct rlx_arena, ref);
+	unsigned long flags;
 
+	spin_lock_irqsave(&rlx_dev.end_lock, flags);
+	a->turn.nr = ++rlx_dev.end_nr;
+	list_add_tail(&a->turn.node, &rlx_dev.ending);
+	spin_unlock_irqrestore(&rlx_dev.end_lock, flags);
 	queue_work(rlx_dev.wq, &a->put_work);
+}
+
+/* The first that is still to end, or one behind the last. */
+static u64 rlx_arena_turn(void)
+{
+	const struct rlx_arena_turn *first;
+	u64 nr;
+
+	spin_lock_irq(&rlx_dev.end_lock);
+	first = list_first_entry_or_null(&rlx_dev.ending, struct rlx_arena_turn, node);
+	nr = first ? first->nr : rlx_dev.end_nr + 1;
+	spin_unlock_irq(&rlx_dev.end_lock);
+	return nr;
+}
+
+/*
+ * What those have that died before is as good as free, so who is refused for want of
+ * memory or room waits for it: for those that were ending before, so that others cannot
+ * make it longer. False if there was nothing to wait for, or the task was killed.
+ */
+static bool rlx_arena_wait_ended(void)
+{
+	u64 last;
+
+	spin_lock_irq(&rlx_dev.end_lock);
+	last = rlx_dev.end_nr;
+	spin_unlock_irq(&rlx_dev.end_lock);
+	if (rlx_arena_turn() > last)
+		return false;
+	return !wait_event_killable(rlx_dev.ended, rlx_arena_turn() > last);
 }
 
 static void rlx_arena_end_now(struct kref *ref)
@@ -138,10 +183,16 @@ void rlx_arena_put(struct rlx_arena *a)
 	kref_put(&a->ref, rlx_arena_end_later);
 }
 
+/*
+ * Who is killed, or exits, is not to wait for a million pages: they stay charged until
+ * the work item has let them go, which so bounds what can be put off.
+ */
 void rlx_arena_put_now(struct rlx_arena *a)
 {
+	bool dying = current->flags & PF_EXITING || fatal_signal_pending(current);
+
 	might_sleep();
-	kref_put(&a->ref, rlx_arena_end_now);
+	kref_put(&a->ref, dying ? rlx_arena_end_later : rlx_arena_end_now);
 }
 
 static void rlx_arena_init(struct rlx_arena *a,
@@ -470,6 +521,26 @@ static int rlx_arena_check_create(const struct rlx_ioc_arena_create *c)
 	return 0;
 }
 
+static struct rlx_arena *rlx_arena_make(struct rlx_session *session,
+					const struct rlx_ioc_arena_create *c)
+{
+	int ret;
+
+	switch (c->kind) {
+	case RLX_KIND_KERNEL:
+		ret = rlx_arena_check_kernel(c);
+		return ret ? ERR_PTR(ret) : rlx_alloc_arena(session, c);
+	case RLX_KIND_MEMFD:
+		return rlx_pin_memfd_arena(session, c);
+	case RLX_KIND_USER:
+		return rlx_pin_user_arena(session, c);
+	case RLX_KIND_DMABUF:
+		return rlx_foreign_arena(session, c);
+	default:
+		return ERR_PTR(-EINVAL);
+	}
+}
+
 long rlx_arena_ioctl_create(struct rlx_call *call)
 {
 	struct rlx_ioc_arena_create *c = call->arg;
@@ -480,23 +551,9 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 	ret = rlx_arena_check_create(c);
 	if (ret)
 		return ret;
-	switch (c->kind) {
-	case RLX_KIND_KERNEL:
-		ret = rlx_arena_check_kernel(c);
-		a = ret ? ERR_PTR(ret) : rlx_alloc_arena(session, c);
-		break;
-	case RLX_KIND_MEMFD:
-		a = rlx_pin_memfd_arena(session, c);
-		break;
-	case RLX_KIND_USER:
-		a = rlx_pin_user_arena(session, c);
-		break;
-	case RLX_KIND_DMABUF:
-		a = rlx_foreign_arena(session, c);
-		break;
-	default:
-		a = ERR_PTR(-EINVAL);
-	}
+	a = rlx_arena_make(session, c);
+	if ((a == ERR_PTR(-ENOMEM) || a == ERR_PTR(-ENOSPC)) && rlx_arena_wait_ended())
+		a = rlx_arena_make(session, c);
 	if (IS_ERR(a))
 		return PTR_ERR(a);
 

@@ -51,6 +51,16 @@ struct rlx_arena_ops {
 };
 
 /**
+ * struct rlx_arena_turn - an arena whose end is put off.
+ * @node: in rlx_dev.ending
+ * @nr:   how many were before it, and it
+ */
+struct rlx_arena_turn {
+	struct list_head	node;
+	u64			nr;
+};
+
+/**
  * struct rlx_arena - see above.
  * @ref:       every fd, export and attachment has one
  * @ops:       of the source
@@ -76,7 +86,8 @@ struct rlx_arena_ops {
  * @seal_lock: one SEAL at a time
  * @seals:     RLX_KSEAL_*; written under @seal_lock, read anywhere
  * @node:      in rlx_dev.arenas once published, protected by rlx_dev.lock
- * @put_work:  the end, where putting must not sleep
+ * @put_work:  the end, where putting must not sleep or a task dies
+ * @turn:      then among those that end; protected by rlx_dev.end_lock
  *
  * @export_lock: protects @export_list
  * @export_list:   devices that use an export; dmabuf.c
@@ -107,6 +118,7 @@ struct rlx_arena {
 
 	struct list_head		node;
 	struct work_struct		put_work;
+	struct rlx_arena_turn		turn;
 
 	struct mutex			export_lock;
 	struct list_head		export_list;
@@ -145,7 +157,10 @@ struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
 struct rlx_arena *rlx_arena_get(struct rlx_arena *a);
 /* Any context: the end itself is a work item. */
 void rlx_arena_put(struct rlx_arena *a);
-/* Process context: with the last reference the memory is back on return. */
+/*
+ * Process context: with the last reference the memory is back on return, but for a task
+ * that was killed or exits: to it the end is a work item, too.
+ */
 void rlx_arena_put_now(struct rlx_arena *a);
 
 /**

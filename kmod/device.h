@@ -10,6 +10,8 @@
 #include <linux/rlx.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
 
 #include "stats.h"
 
@@ -33,6 +35,11 @@ struct workqueue_struct;
  * @arenas:   struct rlx_arena, published ones
  * @services: struct rlx_service, until their memory goes
  *
+ * @end_lock: protects @ending and @end_nr; taken in any context, and nothing within
+ * @ending:   struct rlx_arena_turn: whose end is left to @wq, as they came
+ * @end_nr:   how many ever were
+ * @ended:    for who waits until some are gone
+ *
  * @lock is outermost but for a session's or arena's end; nothing of ours but
  * counters is taken under it, and no user memory is touched.
  */
@@ -49,6 +56,11 @@ struct rlx_device {
 	struct list_head	sessions;
 	struct list_head	arenas;
 	struct list_head	services;
+
+	spinlock_t		end_lock;
+	struct list_head	ending;
+	u64			end_nr;
+	wait_queue_head_t	ended;
 };
 
 extern struct rlx_device rlx_dev;

@@ -139,13 +139,17 @@ struct rlx_device rlx_dev = {
 	.sessions	= LIST_HEAD_INIT(rlx_dev.sessions),
 	.arenas		= LIST_HEAD_INIT(rlx_dev.arenas),
 	.services	= LIST_HEAD_INIT(rlx_dev.services),
+	.end_lock	= __SPIN_LOCK_UNLOCKED(rlx_dev.end_lock),
+	.ending		= LIST_HEAD_INIT(rlx_dev.ending),
+	.ended		= __WAIT_QUEUE_HEAD_INITIALIZER(rlx_dev.ended),
 };
 
 static int __init rlx_main_init(void)
 {
 	int ret;
 
-	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND, 0);
+	/* What dying tasks leave to it is what they are killed for when memory is short. */
+	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!rlx_dev.wq)
 		return -ENOMEM;
 	rlx_debugfs_init();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Calls that are given as much to do as they take, and SIGKILL in the middle of each. */
+/*
+ * Calls that are given as much to do as they take, and SIGKILL in the middle of each;
+ * and the end of a process that has as much.
+ */
 /* rig: kernels=6.1,6.12,6.12-rt,7,debug modules=vgem timeout=240 also */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "selftests/lib/rlx_test.h"
@@ -277,7 +281,7 @@ static void victim_kill(struct victim *v, bool idle, uint64_t took[KILLS])
 	v->idle = idle;
 	for (int i = 0; i < KILLS; i++) {
 		/* A kernel that checks itself takes a minute for some of them. */
-		v->first = idle && !i && access("/sys/kernel/debug/kmemleak", F_OK);
+		v->first = v->once && idle && !i && access("/sys/kernel/debug/kmemleak", F_OK);
 		struct k_child c = k_child_new(victim_works, v);
 
 		CHECK_EQ(k_child_said(&c, 60000), 'p');
@@ -389,6 +393,97 @@ TEST(while_registering_a_buffer)
 TEST(while_counting)
 {
 	killed_in_time(many_attachments, count_them);
+}
+
+/* What is to be unpinned of a process that ends. */
+#define PINNED	(64 * MIB)
+
+static void have_pins(struct victim *v)
+{
+	many_pages(v);
+	v->arena = pin_user(v, PINNED);
+	CHECKF(v->arena >= 0, "ARENA_CREATE: %d", v->arena);
+}
+
+static void pins_and_exit(void *arg)
+{
+	have_pins(arg);
+	k_child_say('p');
+	_exit(0);
+}
+
+#define TRACING	"/sys/kernel/tracing/"
+#define EVENT	TRACING "events/rlx/rlx_arena_free/enable"
+#define TRACE	TRACING "trace"
+
+/* The task that let go of an arena last, by the trace, which is "COMM-PID [CPU] ...". */
+static int freed_by(void)
+{
+	FILE *f = fopen(TRACE, "r");
+	char line[512], *at;
+	int pid = 0;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		at = strstr(line, "rlx_arena_free:") ? strstr(line, " [") : NULL;
+		while (at && at > line && at[-1] != '-')
+			at--;
+		if (at && at > line)
+			pid = atoi(at);
+	}
+	fclose(f);
+	return pid;
+}
+
+/*
+ * However many pages there are to let go of, not the one that ends does it, killed or not:
+ * that took as long again as its own memory.
+ */
+TEST(with_an_arena)
+{
+	struct victim v = { .prepare = have_pins, .idle = true };
+	int status, by;
+
+	k_file_write(TRACING "buffer_size_kb", 16);	/* else some MiB, and for good */
+	k_file_write(EVENT, 1);
+	for (int i = 0; i < 4; i++) {
+		struct k_child c = k_child_new(i % 2 ? pins_and_exit : victim_works, &v);
+
+		close(open(TRACE, O_WRONLY | O_TRUNC));
+		CHECK_EQ(k_child_said(&c, 60000), 'p');
+		if (i % 2) {
+			CHECK_EQ(waitpid(c.pid, &status, 0), c.pid);
+			close(c.said);
+		} else {
+			k_child_kill(&c);
+		}
+		CHECK(k_stat_becomes("nr_arenas", 0));
+		by = freed_by();
+		CHECKF(by && by != c.pid, "%d, which ended, let go of it", by);
+	}
+	k_file_write(EVENT, 0);
+}
+
+#define CAP	"/sys/module/rlx/parameters/max_user_bytes"
+
+/* What a dead process still has is charged, and who needs its room waits for it. */
+TEST(room_of_the_dead)
+{
+	struct victim v = { .prepare = have_pins, .idle = true }, next = { .arena = -1 };
+
+	many_pages(&next);
+	k_file_write(CAP, PINNED);
+	for (int i = 0; i < 3; i++) {
+		struct k_child c = k_child_new(victim_works, &v);
+
+		CHECK_EQ(k_child_said(&c, 60000), 'p');
+		CHECK_EQ(pin_user(&next, PINNED), -ENOMEM);	/* while it lives */
+		k_child_kill(&c);
+		next.arena = pin_user(&next, PINNED);
+		CHECKF(next.arena >= 0, "ARENA_CREATE: %d", next.arena);
+		close(next.arena);
+	}
+	k_file_write(CAP, 0);
 }
 
 TEST_MAIN()
