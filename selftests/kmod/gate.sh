@@ -31,10 +31,11 @@ fine='echo "ok 1 x"; echo 1..1'
 
 bad() { program "$1" "$fine" "params=how=$1"; }
 
+# Of memory, what a kernel that poisons all it has at its boot is done with soon.
 boot()
 {
 	# shellcheck disable=SC2086 # file names without spaces
-	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 600 \
+	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 600 -m 768 \
 		-n "gate-$kernel-$1" $list >"$dir/$1.tap" 2>&1 </dev/null
 	echo "status $?" >>"$dir/$1.tap"
 	out=$dir/$1.tap

@@ -24,6 +24,6 @@ openssl req -new -x509 -nodes -days 2 -subj "/CN=DKMS module signing key" \
 	finish
 }
 cp selftests/kmod/refused-guest "$tmp/refused"
-selftests/kmod/run-qemu.sh -k "$kernel" -n "refused-$kernel" -o none -t 300 \
+selftests/kmod/run-qemu.sh -k "$kernel" -n "refused-$kernel" -o none -t 300 -m 768 \
 	-a module.sig_enforce=1 -f "$BUILD/bin/rlx-static:/demo/rlx" \
 	-f "$tmp/ko:/demo/ko" "$tmp/refused"
