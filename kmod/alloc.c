@@ -15,6 +15,9 @@
  */
 #define RLX_ALLOC_ORDER_MID	4
 
+/* Small pages that are let go at a time. */
+#define RLX_ALLOC_BATCH		32
+
 /**
  * struct rlx_alloc - where filling an arena stands.
  * @nid:     node to begin with, or NUMA_NO_NODE: by the caller's policy
@@ -169,18 +172,29 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 
 /*
  * Whoever pinned a page keeps it, and gives it back to the system with the last
- * reference; ours is only one of them.
+ * reference; ours is only one of them. Small pages go many at a time, as mm gives back
+ * those of a process: each alone would be uncharged alone.
  */
 static void rlx_alloc_release(struct rlx_arena *a)
 {
+	struct page *small[RLX_ALLOC_BATCH];
 	unsigned long at = 0;
+	int n = 0;
 
 	while (at < a->table.filled) {
 		struct page *page = rlx_arena_page(a, at);
 
 		at += compound_nr(page);
-		rlx_alloc_show_charge(page);
-		put_page(page);
+		if (compound_order(page)) {
+			rlx_alloc_show_charge(page);
+			put_page(page);
+		} else {
+			small[n++] = page;
+		}
+		if (n == RLX_ALLOC_BATCH || at >= a->table.filled) {
+			release_pages(small, n);
+			n = 0;
+		}
 		cond_resched();
 	}
 }
