@@ -19,7 +19,8 @@ static int64_t between(struct rlx_transfers *before, struct rlx_session *s)
 
 /*
  * Slots of those that are placed, two buffers where some are not, and less than an expert for the
- * rest, by the pages that drivers give; and what is brought is what rows chose and what was placed anew.
+ * rest, by the pages that drivers give; and what is brought is what rows chose and what was placed
+ * anew.
  */
 static void hold(struct expert_net *m)
 {
