@@ -227,7 +227,7 @@ static void read_some(const FT *p, const struct rlx_k_fft_view *v, int64_t i, in
 	}
 }
 
-/* Elements p and q, which mirror each other, of pairs' spectrum, or of half of one, to what k gets. */
+/* What element k becomes, of it and its mirror in the spectrum of pairs, or in half of one. */
 RLX_INLINE cv split_one(cv p, cv q, FV re, FV im, bool back)
 {
 	cv e, t;
@@ -241,11 +241,18 @@ RLX_INLINE cv split_one(cv p, cv q, FV re, FV im, bool back)
 	return (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };
 }
 
+/* From where to where a step between half a spectrum and the one of pairs goes. */
+struct fft_split {
+	const FT			*x;
+	FT				*y;
+	const struct rlx_k_fft_view	*in, *out;
+};
+
 /* Elements [k, end), at most RLX_K_FFT_CHUNK, wherever they are. */
-static void split_some(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in,
-		       FT *y, const struct rlx_k_fft_view *out, int64_t k, int64_t end)
+static void split_some(const struct rlx_k_fft *a, const struct fft_split *s, int64_t k, int64_t end)
 {
-	const FT *w = table(a->split_w) + k, *wi = w + a->half + 1;
+	const FT *w = table(a->split_w) + k, *wi = w + a->half + 1, *x = s->x;
+	const struct rlx_k_fft_view *in = s->in, *out = s->out;
 	const bool back = a->split == 2;
 	const int64_t n = end - k, half = a->half;
 	FT ar[RLX_K_FFT_CHUNK], ai[RLX_K_FFT_CHUNK];
@@ -269,7 +276,7 @@ static void split_some(const struct rlx_k_fft *a, const FT *x, const struct rlx_
 		cv p = { F_LOADU(ar + i), F_LOADU(ai + i) };
 		cv q = { __builtin_shufflevector(qr, qr, F_BACK),
 			 __builtin_shufflevector(qi, qi, F_BACK) };
-		struct fft_tile to = { .view = out, .p = y + (k + i) * out->stride, .ne = 1,
+		struct fft_tile to = { .view = out, .p = s->y + (k + i) * out->stride, .ne = 1,
 				       .nl = n - i < FW ? n - i : FW, .first = k + i,
 				       .along_l = 1, .to_l = out->stride };
 
@@ -294,11 +301,12 @@ static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft
 	const int64_t half = a->half, most = half + (a->split == 1);
 	const int64_t end = k + RLX_K_FFT_CHUNK < most ? k + RLX_K_FFT_CHUNK : most;
 	const FT *w = table(a->split_w), *wi = w + half + 1;
+	const struct fft_split all = { x, y, in, out };
 	const bool back = a->split == 2;
 
 	if (side_by_side_there(in, half + back) && side_by_side_there(out, most)) {
 		if (!k) {	/* the mirror of element 0 is no neighbour */
-			split_some(a, x, in, y, out, 0, end < FW ? end : FW);
+			split_some(a, &all, 0, end < FW ? end : FW);
 			k = end < FW ? end : FW;
 		}
 		for (; k + FW <= end && k + FW <= half; k += FW) {
@@ -316,7 +324,7 @@ static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft
 		}
 	}
 	if (k < end)
-		split_some(a, x, in, y, out, k, end);
+		split_some(a, &all, k, end);
 }
 
 /* The view of complex numbers that lie side by side. */

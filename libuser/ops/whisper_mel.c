@@ -98,7 +98,8 @@ static enum rlx_status whisper_mel_expand(struct rlx_expand *q)
 		     rlx_type(RLX_F64, N_FFT), hann, wide));
 	y = rlx_emit(q->g, slice, .x = y, .axes = RLX_INTS(x.rank - 1), .starts = RLX_INTS(0),
 		     .ends = RLX_INTS(q->out_type[0].dim[x.rank]));
-	y = rlx_emit(q->g, log_mel, .x = op_cast(q->g, y, dt), .filters = filters(q->g, a->mels, dt));
+	y = rlx_emit(q->g, log_mel, .x = op_cast(q->g, y, dt),
+		     .filters = filters(q->g, a->mels, dt));
 	q->out[0] = op_cast(q->g, op_swap_last(q->g, y), x.dtype);
 	return op_done(q->g);
 }

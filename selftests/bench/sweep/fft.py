@@ -255,8 +255,8 @@ def main():
                         print(said, flush=True)
                     if min(mkl, pocket) >= TOO_SHORT:
                         done.append((r, t["rlx"] / mkl, t["rlx"] / pocket, f, dtype, said))
-    print("%-6s %-8s cases   of mkl: median    90 %%   worst   of pocketfft: median    90 %%   worst"
-          "  above 1.2" % ("family", "dtype"))
+    print("%-6s %-8s cases   of mkl: median    90 %%   worst   of pocketfft: median    90 %%"
+          "   worst  above 1.2" % ("family", "dtype"))
     for f in args.family:
         for dtype in args.dtype:
             d = [c for c in done if c[3] == f and c[4] == dtype]
