@@ -39,6 +39,58 @@ static inline size_t rlx_k_norm_scratch(const struct rlx_k_norm *a)
 }
 
 /*
+ * Kernel: norm_grad. The gradient of a norm of rows of x, of xh = (x - mean) * inv and d = dy *
+ * gamma: dx = inv * (d - mean d - xh * mean(d * xh)), if @rms without mean and mean d, inv being
+ * 1 / sqrt(mean x^2 + eps). One unit is @block rows, whose sums of dy * xh and of dy it leaves in
+ * @partial; there are rlx_k_norm_grad_units(). Scratch: rlx_k_norm_grad_scratch().
+ * Kernel: norm_grad_sums adds up what all units left, in their order. One unit is
+ * RLX_K_NORM_GRAD_COLS of 2 n columns. Scratch: 0. A GPU does both in two launches.
+ */
+struct rlx_k_norm_grad {
+	const void	*x, *dy;	/* rows x n */
+	const void	*gamma;		/* n, or NULL */
+	const float	*mean, *inv;	/* rows; NULL if @rms */
+	const void	*residual;	/* rows x n of x_type, which dx has more; or NULL, as on
+					 * CPUs always */
+	void		*dx;		/* of x_type */
+	float		*dgamma, *dbeta; /* n; NULL: nobody asks */
+	float		*partial;	/* units x 2 x n; not on GPUs */
+	int64_t		rows, n, block;
+	float		eps;
+	bool		rms;
+	/* enum rlx_dtype: f32, bf16 or f16 */
+	uint8_t		x_type, dy_type, param_type;
+};
+
+#define RLX_K_NORM_GRAD_COLS	64
+
+/*
+ * Rows of a unit: 64 units whatever the number of threads, so that sums are the same for any; of
+ * 4,096 elements at least, beside which those of @partial are few.
+ */
+static inline int64_t rlx_k_norm_grad_block(int64_t rows, int64_t n)
+{
+	int64_t even = (rows + 63) / 64, least = (4096 + n - 1) / n;
+
+	return even > least ? even : least;
+}
+
+static inline size_t rlx_k_norm_grad_units(const struct rlx_k_norm_grad *a)
+{
+	return (size_t)((a->rows + a->block - 1) / a->block);
+}
+
+static inline size_t rlx_k_norm_grad_sum_units(const struct rlx_k_norm_grad *a)
+{
+	return (size_t)((2 * a->n + RLX_K_NORM_GRAD_COLS - 1) / RLX_K_NORM_GRAD_COLS);
+}
+
+static inline size_t rlx_k_norm_grad_scratch(const struct rlx_k_norm_grad *a)
+{
+	return 4 * (((size_t)a->n + 31) / 32 * 128);
+}
+
+/*
  * Kernel: channel_norm. y = act((x - mean_c) * scale_c + shift_c) for x of
  * [outer, channels, inner]: batch norm with scale = gamma / sqrt(var + eps),
  * shift = beta - mean * scale folded by the caller (mean NULL) or not.

@@ -2,7 +2,7 @@
 /* Norms, softmax and reductions. */
 #include <string.h>
 
-#include "backends/common/lower.h"
+#include "backends/common/norm_grad.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
@@ -90,6 +90,54 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	if (rlx_lower_out_is_read(lo, 1))
 		rlx_lower_ref_out(lo, &a->sum, 1, 0);
 	return call_norm(lo, a);
+}
+
+/* mean and inv, a number a row each; false: not in f32 */
+static bool take_stats(struct rlx_lower *lo, struct rlx_k_norm_grad *a)
+{
+	enum { MEAN = 3, INV };
+
+	if (rlx_lower_in(lo, MEAN)->dtype != RLX_F32 || rlx_lower_in(lo, INV)->dtype != RLX_F32)
+		return false;
+	rlx_lower_ref_in(lo, &a->mean, MEAN, 0);
+	rlx_lower_ref_in(lo, &a->inv, INV, 0);
+	return true;
+}
+
+struct rlx_k_norm_grad *rlx_lower_norm_grad_args(struct rlx_lower *lo)
+{
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *dy = rlx_lower_in(lo, 1);
+	const struct rlx_type *gamma = rlx_lower_in(lo, 2);
+	const struct rlx_op_rms_norm_grad *rms = lo->args;
+	struct rlx_k_norm_grad *a = rlx_lower_args(lo, sizeof(*a));
+	uint32_t ax;
+
+	a->rms = lo->st->def->index == RLX_OP_rms_norm_grad;
+	a->eps = a->rms ? rms->eps : 0;
+	ax = shape_axis(a->rms ? rms->axis :
+			((const struct rlx_op_layer_norm_grad *)lo->args)->axis, x->rank);
+	a->rows = shape_span(x, 0, ax);
+	a->n = shape_span(x, ax, x->rank);
+	a->x_type = (uint8_t)x->dtype;
+	a->dy_type = (uint8_t)dy->dtype;
+	a->param_type = RLX_F32;
+	take_param(lo, 2, &a->gamma, &a->param_type);
+	if (!a->rows || !a->n || !rlx_lower_real(x->dtype) || !rlx_lower_real(dy->dtype) ||
+	    (gamma && (!rlx_lower_real(gamma->dtype) || rlx_type_count(gamma) != a->n)) ||
+	    (!a->rms && !take_stats(lo, a))) {
+		rlx_lower_unsupported(lo, "no kernel for these dtypes, this broadcasting or no "
+				      "rows");
+		return NULL;
+	}
+	a->block = rlx_k_norm_grad_block(a->rows, a->n);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->dy, 1, 0);
+	rlx_lower_ref_out(lo, &a->dx, 0, 0);
+	if (rlx_lower_out_is_read(lo, 1))
+		rlx_lower_ref_out(lo, &a->dgamma, 1, 0);
+	if (rlx_lower_out_is_read(lo, 2))
+		rlx_lower_ref_out(lo, &a->dbeta, 2, 0);
+	return a;
 }
 
 enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)

@@ -12,7 +12,9 @@ struct row {
 };
 
 #define NORM		GPU_FAMILY_NORM
+#define NORM_GRAD	GPU_FAMILY_NORM_GRAD
 #define CAST		GPU_FAMILY_CAST
+#define ADD		GPU_FAMILY_ADD
 #define GATHER		GPU_FAMILY_GATHER
 #define ATTENTION	GPU_FAMILY_ATTENTION
 #define SMALL_M		GPU_FAMILY_SMALL_M
@@ -40,6 +42,8 @@ static enum gpu_family family_of(const struct rlx_plan *p, const struct gpu_call
 		return HORIZONTAL;
 	case RLX_G_encoder_tail:
 		return TAIL;
+	case RLX_G_norm_grad:
+		return call->base.n_step == 1 ? NORM_GRAD : GPU_FAMILY_NONE;
 	default:
 		break;
 	}
@@ -55,6 +59,8 @@ static enum gpu_family family_of(const struct rlx_plan *p, const struct gpu_call
 		return NORM;
 	case RLX_OP_cast:
 		return CAST;
+	case RLX_OP_add:
+		return ADD;
 	case RLX_OP_gather:
 		return GATHER;
 	case RLX_OP_attention:
@@ -102,6 +108,8 @@ bool gpu_group_take(struct gpu_group *g, uint32_t k, void *to)
 	g->again = g->again || m->again;
 	if (m->bad)
 		g->bad = m->bad;
+	if (m->val)
+		g->scratch = m->val;
 	if (m->base.checked.n) {	/* at most one of a launch's parts checks */
 		g->checked = m->base.checked;
 		g->checked.at += at;
@@ -119,6 +127,18 @@ void gpu_group_writes(struct gpu_group *g, void *field, uint32_t v)
 		i++;
 	g->ref[i] = r;		/* a member had it */
 	gpu_put_known(g->c, &r, field);
+}
+
+bool gpu_group_reads(struct gpu_group *g, void *field, uint32_t v)
+{
+	struct rlx_ref r = { .at = (uint64_t)((unsigned char *)field - g->args), .val = v,
+			     .access = RLX_READ };
+
+	if (g->n_ref == RLX_LOWER_REFS)
+		return false;
+	g->ref[g->n_ref++] = r;
+	gpu_put_known(g->c, &r, field);
+	return true;
 }
 
 /* The last @n calls are @g's members: in their place comes what they become. */
@@ -140,6 +160,7 @@ static bool replace(struct gpu_group *g, uint32_t n)
 	call->base.checked = g->checked;
 	call->bad = g->bad;
 	call->again = g->again;
+	call->val = g->launch.scratch ? g->scratch : 0;
 	call->launch = g->launch;
 	call->decision = decision;
 	return true;

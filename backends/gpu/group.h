@@ -13,7 +13,9 @@
 enum gpu_family {
 	GPU_FAMILY_NONE,
 	GPU_FAMILY_NORM,		/* struct rlx_k_norm */
+	GPU_FAMILY_NORM_GRAD,		/* struct rlx_k_norm_grad, of one step */
 	GPU_FAMILY_CAST,
+	GPU_FAMILY_ADD,
 	GPU_FAMILY_GATHER,		/* struct rlx_k_gather */
 	GPU_FAMILY_ATTENTION,		/* struct rlx_k_attention */
 	GPU_FAMILY_SMALL_M,		/* struct rlx_k_gemm */
@@ -35,7 +37,7 @@ struct gpu_group {
 	struct rlx_g_launch	 launch;
 	int64_t			 rows;
 	struct rlx_checked	 checked;
-	uint32_t		 bad;
+	uint32_t		 bad, scratch;		/* a member's value for that, or 0 */
 	bool			 again;
 	uint32_t		 n_args, n_ref;
 	struct rlx_ref		 ref[RLX_LOWER_REFS];
@@ -66,6 +68,9 @@ static inline const void *gpu_args_of(const struct gpu_group *g, uint32_t k)
 bool gpu_group_take(struct gpu_group *g, uint32_t k, void *to);
 /* @field, in g->args, points at value @v, which the launch writes; what else was there is not. */
 void gpu_group_writes(struct gpu_group *g, void *field, uint32_t v);
+
+/* @field, in g->args, points at value @v, which the launch reads; false: too many references. */
+bool gpu_group_reads(struct gpu_group *g, void *field, uint32_t v);
 
 /* Is @st the last to use the storage that value @v has for itself in the workspace? */
 bool gpu_dies_at(const struct rlx_plan *p, uint32_t v, const struct rlx_plan_step *st);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Groups of norms: the end of an encoder (kernels/gpu/encoder_tail.cu: a layer norm, attention of
- * one query to its rows, a norm of that), and casts of what a norm makes.
+ * one query to its rows, a norm of that), casts of what a norm makes, and what is added to what
+ * a norm's gradient makes.
  */
 #include "backends/gpu/group.h"
 #include "kernels/gpu/encoder_tail.h"
@@ -118,4 +119,37 @@ bool gpu_group_tail_cast(struct gpu_group *g)
 	g->n_args = sizeof(*r);
 	g->launch = g->call->launch;
 	return true;
+}
+
+/* What @add adds to dx, all of which it alone reads; 0: not so. */
+static uint32_t added_to(const struct gpu_group *g, const struct rlx_plan_step *grad,
+			 const struct rlx_plan_step *add)
+{
+	const struct rlx_plan_val *val = g->p->val;
+	uint32_t dx = grad->out[0], other = add->in[add->in[0] == dx], k;
+
+	if ((add->in[0] != dx && add->in[1] != dx) || !gpu_dies_at(g->p, dx, add) ||
+	    !rlx_type_equal(&val[other].type, &val[dx].type) ||
+	    !rlx_type_equal(&val[add->out[0]].type, &val[dx].type))
+		return 0;
+	for (k = 0; k < grad->n_out; k++)
+		if (val[other].root == val[grad->out[k]].root)
+			return 0;
+	return other;
+}
+
+bool gpu_group_norm_grad_add(struct gpu_group *g)
+{
+	const struct rlx_plan_step *grad = gpu_step_of(g, 0), *add = gpu_step_of(g, 1);
+	struct rlx_k_norm_grad *n = (void *)g->args;
+	uint32_t other = added_to(g, grad, add);
+
+	if (!other || !gpu_group_take(g, 0, n) || !gpu_group_reads(g, &n->residual, other))
+		return false;
+	gpu_group_writes(g, &n->dx, add->out[0]);
+	g->rows = 0;
+	g->n_args = sizeof(*n);
+	g->launch = gpu_launch_for(gpu_device_of(&g->c->base), 0);
+	rlx_g_norm_grad_launch(n, &g->launch);
+	return g->launch.can;
 }

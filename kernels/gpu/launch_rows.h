@@ -150,6 +150,45 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 }
 
 /*
+ * The gradient of a norm, of rows that registers hold, and a second launch that adds up what
+ * blocks found for gamma and beta.
+ */
+static inline void rlx_g_norm_grad_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_norm_grad *a = (const struct rlx_k_norm_grad *)args;
+	const struct rlx_g_rows_operand o[] = {
+		{ a->x, a->n, a->x_type }, { a->dy, a->n, a->dy_type },
+		{ a->dx, a->n, a->x_type }, { a->gamma, 0, a->param_type },
+		{ a->residual, a->n, a->x_type },
+	};
+	int64_t units = l->processors ? (int64_t)l->processors : 1, blocks, most;
+	int size = a->x_type == RLX_F32 ? 4 : 2, widest = a->dy_type == RLX_F32 ? 4 : size;
+	bool sums = a->dgamma || a->dbeta;
+	int32_t share;
+
+	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->dy_type) ||
+	    (a->gamma && !rlx_g_small_float(a->param_type)))
+		return;
+	share = rlx_g_rows_share(a->rows, a->n,
+				 rlx_g_rows_vec(a->n, widest, o, sizeof(o) / sizeof(o[0])), size,
+				 l);
+	if (ROWS_PIECES(share))
+		return;
+	blocks = rlx_g_ceil(a->rows, ROWS_THREADS(share) / ROWS_LANES(share));
+	most = units * ROWS_GRAD_BLOCKS(share);
+	rlx_g_line(l, blocks < most ? blocks : most, (uint32_t)ROWS_THREADS(share));
+	RLX_G_VARIANT(l, norm_grad, RLX_G_ROW(share), .NORM_X_TYPE = a->x_type,
+		      .NORM_DY_TYPE = a->dy_type,
+		      .NORM_PARAM_TYPE = a->gamma ? a->param_type : RLX_F32, .NORM_RMS = a->rms,
+		      .NORM_GAMMA = a->gamma != NULL, .NORM_SUMS = sums,
+		      .NORM_ADD = a->residual != NULL);
+	if (!sums)
+		return;
+	l->n_launches = 2;
+	l->scratch = (uint64_t)l->grid[0] * 2 * (uint64_t)a->n * sizeof(float);
+}
+
+/*
  * The key of @vectors of columns of @n, of @vec elements of @size bytes. As few threads a column
  * as registers need: each costs steps to meet. More where the chip is not full of them, as long
  * as COLS_LEAST() vectors stand side by side.

@@ -45,6 +45,14 @@
 				 ROWS_RESIDENT(key) / ROWS_THREADS(key))
 
 /*
+ * Likewise where a thread has x, dy, and two sums for each of its elements (norm_grad): five
+ * registers an element, and 48 around them, of 65,536.
+ */
+#define ROWS_GRAD_FIT(key)	(65536 / ((5 * ROWS_OWN(key) + 48) * ROWS_THREADS(key)))
+#define ROWS_GRAD_BLOCKS(key)	(ROWS_GRAD_FIT(key) > 8 ? 8 : ROWS_GRAD_FIT(key) ? \
+				 ROWS_GRAD_FIT(key) : 1)
+
+/*
  * Columns: VEC of them side by side are LANES threads', who have every LANES-th element of each,
  * CHUNKS in all, or in pieces of so many. COLS_LEAST vectors stand side by side in a block.
  */

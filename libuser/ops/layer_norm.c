@@ -13,7 +13,7 @@
  * Does:	(x - mean) / sqrt(var + eps), mean and variance (divided by the number of
  *		elements) over the dimensions from axis on; times gamma, 1 if not given, plus
  *		beta, 0 if not given.
- * Gradient:	by mean and 1 / sqrt(var + eps): to x, gamma and beta, through stats as well
+ * Gradient:	by layer_norm_grad: to x, gamma and beta, through stats as well
  * Source:	Ba et al. 2016; ONNX LayerNormalization-17
  */
 RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
@@ -127,57 +127,49 @@ static rlx_value stats_of(struct rlx_grad *q)
 	return v.id ? (rlx_value){ v.id + 1 } : v;
 }
 
-/* What the statistics are changed by, times their derivatives by x, of @n elements each. */
-static rlx_value by_stats(struct rlx_grad *q, rlx_value dx, rlx_value xh, rlx_value inv, int64_t n)
-{
-	struct rlx_graph *g = q->g;
-	rlx_value d;
-
-	if (q->n_out > 1 && q->d_out[1].id)
-		dx = rlx_emit(g, add, .a = dx, .b = op_mul_const(g, q->d_out[1], 1.0 / (double)n));
-	if (q->n_out > 2 && q->d_out[2].id) {
-		d = rlx_emit(g, mul, .a = q->d_out[2], .b = rlx_emit(g, mul, .a = inv, .b = inv));
-		d = rlx_emit(g, mul, .a = op_mul_const(g, d, 1.0 / (double)n), .b = xh);
-		dx = rlx_emit(g, sub, .a = dx, .b = d);
-	}
-	return dx;
-}
-
-/* xh = (x - mean) inv; dx = inv (d - mean(d) - xh mean(d xh)) for d = dy gamma */
-static enum rlx_status layer_norm_vjp(struct rlx_grad *q)
+/* What the statistics are changed by, times their derivatives by x, is added to @dx. */
+static rlx_value by_stats(struct rlx_grad *q, rlx_value dx, rlx_value mean, rlx_value inv)
 {
 	const struct rlx_op_layer_norm *a = q->args;
 	struct rlx_graph *g = q->g;
 	struct rlx_type t = op_type(g, q->in[0]);
 	enum rlx_dtype acc = op_acc_type(t.dtype);
-	rlx_value mean = stats_of(q), inv = { mean.id + (mean.id != 0) }, xh, d, dxh, dy, dx;
 	uint32_t ax = 0;
+	rlx_value d, xh;
+	double by;
 
 	op_axis(a->axis, t.rank, &ax);
-	dy = q->d_out[0].id ? q->d_out[0] : op_zeros_like(g, q->out[0]);
-	dy = op_cast(g, dy, acc);
-	xh = rlx_emit(g, sub, .a = op_cast(g, q->in[0], acc), .b = mean);
-	xh = rlx_emit(g, mul, .a = xh, .b = inv);
-	dxh = rlx_emit(g, mul, .a = dy, .b = xh);
-	if (q->need[1])
-		q->d_in[1] = op_unbroadcast(g, dxh, q->in[1]);
-	if (q->need[2])
-		q->d_in[2] = op_unbroadcast(g, dy, q->in[2]);
-	if (!q->need[0])
-		return op_done(g);
-	d = dy;
-	if (q->in[1].id) {
-		rlx_value gamma = op_cast(g, q->in[1], acc);
-
-		d = rlx_emit(g, mul, .a = d, .b = gamma);
-		dxh = rlx_emit(g, mul, .a = dxh, .b = gamma);
+	by = 1 / (double)shape_span(&t, ax, t.rank);
+	if (q->n_out > 1 && q->d_out[1].id)
+		dx = rlx_emit(g, add, .a = op_cast(g, dx, acc),
+			      .b = op_mul_const(g, q->d_out[1], by));
+	if (q->n_out > 2 && q->d_out[2].id) {
+		xh = rlx_emit(g, sub, .a = op_cast(g, q->in[0], acc), .b = mean);
+		xh = rlx_emit(g, mul, .a = xh, .b = inv);
+		d = rlx_emit(g, mul, .a = q->d_out[2], .b = rlx_emit(g, mul, .a = inv, .b = inv));
+		d = rlx_emit(g, mul, .a = op_mul_const(g, d, by), .b = xh);
+		dx = rlx_emit(g, sub, .a = op_cast(g, dx, acc), .b = d);
 	}
-	dx = rlx_emit(g, sub, .a = d, .b = op_reduce_span(g, d, RLX_REDUCE_MEAN, ax, t.rank));
-	d = op_reduce_span(g, dxh, RLX_REDUCE_MEAN, ax, t.rank);
-	dx = rlx_emit(g, sub, .a = dx, .b = rlx_emit(g, mul, .a = xh, .b = d));
-	dx = rlx_emit(g, mul, .a = dx, .b = inv);
-	q->d_in[0] = by_stats(q, dx, xh, inv, shape_span(&t, ax, t.rank));
-	return op_done(g);
+	return dx;
+}
+
+static enum rlx_status layer_norm_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_layer_norm *a = q->args;
+	rlx_value mean = stats_of(q), inv = { mean.id + (mean.id != 0) }, dy, dx;
+
+	dy = q->d_out[0].id ? q->d_out[0] : op_zeros_like(q->g, q->out[0]);
+	dx = rlx_emit(q->g, layer_norm_grad, .x = q->in[0], .dy = dy, .gamma = q->in[1],
+		      .mean = mean, .inv = inv, .axis = a->axis);
+	if (!dx.id)
+		return op_done(q->g);
+	if (q->need[1])
+		q->d_in[1] = op_unbroadcast(q->g, (rlx_value){ dx.id + 1 }, q->in[1]);
+	if (q->need[2])
+		q->d_in[2] = op_unbroadcast(q->g, (rlx_value){ dx.id + 2 }, q->in[2]);
+	if (q->need[0])
+		q->d_in[0] = by_stats(q, dx, mean, inv);
+	return op_done(q->g);
 }
 
 static bool layer_norm_sample(unsigned int i, struct rlx_sample *s)

@@ -9,7 +9,7 @@
  * Dtypes:	f64 f32 f16 bf16; y as x
  * Does:	x / sqrt(mean(x^2) + eps) over the dimensions from axis on; times gamma, 1 if not
  *		given, plus beta, 0 if not given.
- * Gradient:	by those operations: to x, gamma and beta
+ * Gradient:	by rms_norm_grad: to x, gamma and beta
  * Source:	Zhang and Sennrich 2019
  */
 RLX_OP(rms_norm, "x / sqrt(mean x^2 + eps) gamma + beta over axes from 'axis' on",
@@ -78,6 +78,23 @@ static enum rlx_status rms_norm_expand(struct rlx_expand *q)
 	if (q->in[2].id)
 		x = rlx_emit(q->g, add, .a = x, .b = op_cast(q->g, q->in[2], acc));
 	q->out[0] = op_cast(q->g, x, t.dtype);
+	return op_done(q->g);
+}
+
+static enum rlx_status rms_norm_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_rms_norm *a = q->args;
+	rlx_value dx = rlx_emit(q->g, rms_norm_grad, .x = q->in[0], .dy = q->d_out[0],
+				.gamma = q->in[1], .axis = a->axis, .eps = a->eps);
+
+	if (!dx.id)
+		return op_done(q->g);
+	if (q->need[1])
+		q->d_in[1] = op_unbroadcast(q->g, (rlx_value){ dx.id + 1 }, q->in[1]);
+	if (q->need[2])
+		q->d_in[2] = op_unbroadcast(q->g, (rlx_value){ dx.id + 2 }, q->in[2]);
+	if (q->need[0])
+		q->d_in[0] = dx;
 	return op_done(q->g);
 }
 
@@ -151,7 +168,7 @@ static const struct rlx_pattern rms_norm_patterns[] = {
 
 const struct rlx_op_impl rlx_op_rms_norm_impl = {
 	.pattern = rms_norm_patterns,
-	.infer = rms_norm_infer, .eval = rms_norm_eval, .expand = rms_norm_expand,
-	.sample = rms_norm_sample,
+	.infer = rms_norm_infer, .vjp = rms_norm_vjp, .eval = rms_norm_eval,
+	.expand = rms_norm_expand, .sample = rms_norm_sample,
 	.batch = op_batch_axes_of_first,
 };

@@ -181,6 +181,90 @@ TEST(norm_long)
 	one_norm(3, 20481, &seed);
 }
 
+static void gpu_put(void *p, int64_t i, int type, double v)
+{
+	if (type == RLX_F32)
+		((float *)p)[i] = (float)v;
+	else if (type == RLX_BF16)
+		((uint16_t *)p)[i] = kc_to_bf16((float)v);
+	else
+		((_Float16 *)p)[i] = (_Float16)v;
+}
+
+/* Both of the CPU's kernels, which are one on a GPU, that adds to dx as well. */
+static void norm_grad_on_cpu(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(RLX_ISA_BASE);
+	const struct rlx_k_norm_grad *a = args;
+	int64_t i;
+
+	(void)begin;
+	(void)end;
+	k->norm_grad(a, 0, rlx_k_norm_grad_units(a), scratch);
+	k->norm_grad_sums(a, 0, rlx_k_norm_grad_sum_units(a), scratch);
+	for (i = 0; a->residual && i < a->rows * a->n; i++)
+		gpu_put(a->dx, i, a->x_type, gpu_value(a->dx, (size_t)i, a->x_type) +
+				 gpu_value(a->residual, (size_t)i, a->x_type));
+}
+
+static void one_norm_grad(int64_t rows, int64_t n, uint64_t *seed)
+{
+	int xt = small_float[kc_pick(seed, 0, 2)], pt = small_float[kc_pick(seed, 0, 2)];
+	int yt = small_float[kc_pick(seed, 0, 2)];
+	double tol = 2e-5 * sqrt((double)rows);
+	struct rlx_k_norm_grad a = { .rows = rows, .n = n, .block = rlx_k_norm_grad_block(rows, n),
+				     .eps = 1e-3f, .rms = kc_pick(seed, 0, 1),
+				     .x_type = (uint8_t)xt, .dy_type = (uint8_t)yt,
+				     .param_type = (uint8_t)pt };
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_norm_grad, x, xt, rows * n),
+		GPU_IN(struct rlx_k_norm_grad, dy, yt, rows * n),
+		GPU_IN(struct rlx_k_norm_grad, gamma, pt, n),
+		GPU_IN(struct rlx_k_norm_grad, mean, RLX_F32, rows),
+		GPU_IN(struct rlx_k_norm_grad, inv, RLX_F32, rows),
+		GPU_IN(struct rlx_k_norm_grad, residual, xt, rows * n),
+		GPU_OUT(struct rlx_k_norm_grad, dx, xt, rows * n, 2 * tolerance(xt)),
+		GPU_OUT(struct rlx_k_norm_grad, dgamma, RLX_F32, n, tol),
+		GPU_OUT(struct rlx_k_norm_grad, dbeta, RLX_F32, n, tol),
+	};
+	struct gpu_case c = { "norm_grad", rlx_g_norm_grad_launch, norm_grad_on_cpu, &a, sizeof(a),
+			      1, rlx_k_norm_grad_scratch(&a), f, sizeof(f) / sizeof(f[0]) };
+
+	a.x = gpu_alloc((size_t)(rows * n), xt, -2, 3, seed);
+	a.dy = gpu_alloc((size_t)(rows * n), yt, -1, 1, seed);
+	if (kc_pick(seed, 0, 3))
+		a.gamma = gpu_alloc((size_t)n, pt, -2, 2, seed);
+	if (!a.rms) {
+		a.mean = gpu_alloc((size_t)rows, RLX_F32, -1, 1, seed);
+		a.inv = gpu_alloc((size_t)rows, RLX_F32, 0.5, 2, seed);
+	}
+	if (kc_pick(seed, 0, 1))
+		a.residual = gpu_alloc((size_t)(rows * n), xt, -2, 2, seed);
+	a.dx = gpu_alloc((size_t)(rows * n), xt, 0, 0, seed);
+	if (kc_pick(seed, 0, 3))
+		a.dgamma = gpu_alloc((size_t)n, RLX_F32, 0, 0, seed);
+	if (kc_pick(seed, 0, 3))
+		a.dbeta = gpu_alloc((size_t)n, RLX_F32, 0, 0, seed);
+	a.partial = gpu_alloc(rlx_k_norm_grad_units(&a) * 2 * (size_t)n, RLX_F32, 0, 0, seed);
+	gpu_against_cpu(&c, seed);
+	free(a.partial);
+}
+
+/* Parts of a warp a row, warps, blocks of all sizes; more rows than there are blocks. */
+TEST(norm_gradients)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++) {
+		one_norm_grad(kc_pick(&seed, 1, 300), kc_pick(&seed, 1, 40), &seed);
+		one_norm_grad(kc_pick(&seed, 1, 40), 8 * kc_pick(&seed, 1, 100), &seed);
+		one_norm_grad(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 700), &seed);
+	}
+	one_norm_grad(2, 8 * kc_pick(&seed, 129, 1024), &seed);
+	one_norm_grad(3, 256 * 8 + 3, &seed);
+	one_norm_grad(8000, kc_pick(&seed, 1, 9), &seed);
+}
+
 static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t inner,
 			   uint64_t *seed)
 {

@@ -132,6 +132,88 @@ TEST(layer_and_rms_norm)
 			one_norm(rlx_kernels_get((enum rlx_isa)l), &seed);
 }
 
+/* dx of row @r in doubles, for x, dy and gamma in @in; adds to sums of dgamma and dbeta. */
+static void want_row_grad(const struct rlx_k_norm_grad *a, const double *in[3], int64_t r,
+			  double *dx, double *sums)
+{
+	const double *x = in[0] + r * a->n, *dy = in[1] + r * a->n, *gamma = in[2];
+	double mean = a->rms ? 0 : (double)a->mean[r], inv = 0, d = 0, along = 0;
+	int64_t n = a->n, i;
+
+	for (i = 0; i < n; i++)
+		inv += x[i] * x[i] / (double)n;
+	inv = a->rms ? 1 / sqrt(inv + (double)a->eps) : (double)a->inv[r];
+	for (i = 0; i < n; i++) {
+		double xh = (x[i] - mean) * inv, v = dy[i] * (gamma ? gamma[i] : 1);
+
+		sums[i] += dy[i] * xh;
+		sums[n + i] += dy[i];
+		d += a->rms ? 0 : v / (double)n;
+		along += v * xh / (double)n;
+	}
+	for (i = 0; i < n; i++)
+		dx[i] = inv * (dy[i] * (gamma ? gamma[i] : 1) - d - (x[i] - mean) * inv * along);
+}
+
+static void one_norm_grad(const struct rlx_kernels *k, uint64_t *seed)
+{
+	int64_t rows = kc_pick(seed, 1, 7) * kc_pick(seed, 1, 30), n = kc_pick(seed, 1, 800), r, i;
+	int type = kc_pick(seed, 0, 2) ? RLX_F32 : RLX_BF16;
+	double tol = type == RLX_F32 ? 2e-5 : 1e-2, *dx, *sums;
+	struct rlx_k_norm_grad a = { .rows = rows, .n = n, .eps = 1e-5f, .rms = kc_pick(seed, 0, 1),
+				     .x_type = (uint8_t)type, .dy_type = (uint8_t)type,
+				     .param_type = (uint8_t)type,
+				     .block = kc_pick(seed, 0, 1) ? kc_pick(seed, 1, rows) :
+					      rlx_k_norm_grad_block(rows, n) };
+	struct vals x = vals_new(rows * n, type, -3, 5, seed);
+	struct vals dy = vals_new(rows * n, type, -1, 1, seed), g = vals_new(n, type, -1, 2, seed);
+	struct vals mean = vals_new(rows, RLX_F32, -1, 2, seed);
+	struct vals inv = vals_new(rows, RLX_F32, 0.5, 2, seed);
+	struct vals to = vals_new(rows * n, type, 7, 7, seed);
+	struct vals dg = vals_new(n, RLX_F32, 7, 7, seed), db = vals_new(n, RLX_F32, 7, 7, seed);
+	struct vals part;
+
+	a.x = x.b.p;
+	a.dy = dy.b.p;
+	a.gamma = kc_pick(seed, 0, 3) ? g.b.p : NULL;
+	a.mean = a.rms ? NULL : mean.b.p;
+	a.inv = a.rms ? NULL : inv.b.p;
+	a.dx = to.b.p;
+	a.dgamma = kc_pick(seed, 0, 3) ? dg.b.p : NULL;
+	a.dbeta = kc_pick(seed, 0, 3) ? db.b.p : NULL;
+	part = vals_new((int64_t)rlx_k_norm_grad_units(&a) * 2 * n, RLX_F32, 7, 7, seed);
+	a.partial = part.b.p;
+	kc_run(k->norm_grad, &a, rlx_k_norm_grad_units(&a), rlx_k_norm_grad_scratch(&a), seed);
+	kc_run(k->norm_grad_sums, &a, rlx_k_norm_grad_sum_units(&a), 0, seed);
+	dx = malloc((size_t)n * sizeof(*dx));
+	sums = calloc(2 * (size_t)n, sizeof(*sums));
+	for (r = 0; r < rows; r++) {
+		want_row_grad(&a, (const double *[]){ x.d, dy.d, a.gamma ? g.d : NULL }, r, dx,
+			      sums);
+		for (i = 0; i < n; i++)
+			near(at(&to, type, r * n + i), dx[i], tol, "dx");
+	}
+	for (i = 0; i < n; i++) {
+		near(at(&dg, RLX_F32, i), a.dgamma ? sums[i] : 7, 2e-5 * sqrt((double)rows),
+		     "dgamma");
+		near(at(&db, RLX_F32, i), a.dbeta ? sums[n + i] : 7, 2e-5 * sqrt((double)rows),
+		     "dbeta");
+	}
+	free(dx);
+	free(sums);
+	for (i = 0; i < 9; i++)
+		vals_free((struct vals *[]){ &x, &dy, &g, &mean, &inv, &to, &dg, &db, &part }[i]);
+}
+
+TEST(gradients_of_norms)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int t = 0; t < 100; t++)
+			one_norm_grad(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
 static void one_group(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int64_t groups = kc_pick(seed, 1, 4), per = kc_pick(seed, 1, 5);
