@@ -3,8 +3,9 @@
  * Grow regions of pointwise ops. From the last node back, each pointwise node
  * that no region holds becomes the root of one, which then takes in producers
  * that are pointwise, work in the same kind of register, have the root's shape
- * and are used nowhere else. A region thus has one output and computes nothing
- * twice.
+ * and are used nowhere else, but as outputs of the graph, or next values of
+ * states: those become outputs of the region too, which nothing else waits for.
+ * So it computes nothing twice.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 rlx_pass_fn rlx_pass_region;
 
-enum { MAX_INPUTS = 14, MAX_NODES = 48 };
+enum { MAX_INPUTS = 14, MAX_NODES = 48, MAX_OUTPUTS = 4 };
 enum kind { K_NONE, K_ANY, K_F32, K_F64, K_INT };
 
 struct grower {
@@ -23,9 +24,12 @@ struct grower {
 	const struct rlx_rewrite *rw;
 	uint32_t		*region;	/* per node: root + 1; 0: none */
 	bool			*kept;		/* per value: other than pointwise ops read it */
+	bool			*is_output;	/* per node: the graph has its first value as one */
 	const struct rlx_repeats *repeats;	/* the target's */
 	uint32_t		 member[MAX_NODES];
 	uint32_t		 n_member;
+	uint32_t		 out[MAX_OUTPUTS];	/* members, the root first */
+	uint32_t		 n_out;
 	enum kind		 kind;
 };
 
@@ -83,7 +87,8 @@ static bool in_region(const struct grower *gr, uint32_t node, uint32_t root)
 	return gr->region[node] == root + 1;
 }
 
-static bool used_only_inside(const struct grower *gr, uint32_t node, uint32_t root)
+/* Readers of what node @node makes: members, and outputs of the graph. */
+static uint32_t count_inside(const struct grower *gr, uint32_t node)
 {
 	uint32_t v = gr->g->node[node].out, inside = 0, i, k;
 
@@ -93,8 +98,17 @@ static bool used_only_inside(const struct grower *gr, uint32_t node, uint32_t ro
 		for (k = 0; k < m->n_in; k++)
 			inside += m->in[k] == v;
 	}
-	(void)root;
-	return inside == gr->rw->uses[v];
+	return inside;
+}
+
+static uint32_t count_outputs(const struct grower *gr, uint32_t node)
+{
+	const struct rlx_named_list *l = &gr->g->io[RLX_IO_OUTPUT];
+	uint32_t n = 0, k;
+
+	for (k = 0; k < l->n && gr->is_output[node]; k++)
+		n += l->e[k].v.id == gr->g->node[node].out;
+	return n;
 }
 
 static bool is_immediate(const struct rlx_graph *g, uint32_t v)
@@ -134,7 +148,7 @@ static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
 		     const struct rlx_type *shape)
 {
 	const struct rlx_node *n = &gr->g->node[m];
-	uint32_t p = gr->g->val[n->in[k]].node, list[MAX_INPUTS + 1];
+	uint32_t p = gr->g->val[n->in[k]].node, list[MAX_INPUTS + 1], outside, outputs;
 	bool edge, last, m_edge, m_last;
 	enum kind kind = node_kind(gr->g, &gr->g->node[p], &edge, &last);
 	struct rlx_type t = gr->g->val[n->in[k]].type;
@@ -143,14 +157,20 @@ static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
 	node_kind(gr->g, n, &m_edge, &m_last);
 	if (kind == K_NONE || last || m_edge || gr->region[p] ||
 	    (kind != K_ANY && kind != gr->kind) || loads_other_kind(gr, n, k) ||
-	    !rlx_type_equal(&t, shape) || gr->n_member == MAX_NODES ||
-	    !used_only_inside(gr, p, root))
+	    !rlx_type_equal(&t, shape) || gr->n_member == MAX_NODES)
+		return false;
+	outside = gr->rw->uses[gr->g->node[p].out] - count_inside(gr, p);
+	outputs = outside ? count_outputs(gr, p) : 0;
+	if (outside != outputs || (outputs && gr->n_out == MAX_OUTPUTS))
 		return false;
 	gr->region[p] = root + 1;
 	gr->member[gr->n_member++] = p;
+	if (outputs)
+		gr->out[gr->n_out++] = p;
 	if (list_inputs(gr, root, list, MAX_INPUTS) <= MAX_INPUTS)
 		return true;
 	gr->n_member--;
+	gr->n_out -= outputs != 0;
 	gr->region[p] = 0;
 	return false;
 }
@@ -165,8 +185,8 @@ static bool grow(struct grower *gr, uint32_t root)
 	gr->kind = node_kind(gr->g, &gr->g->node[root], &edge, &last);
 	if (gr->kind == K_NONE || gr->kind == K_ANY)
 		return false;
-	gr->member[0] = root;
-	gr->n_member = 1;
+	gr->member[0] = gr->out[0] = root;
+	gr->n_member = gr->n_out = 1;
 	gr->region[root] = root + 1;
 	while (more) {
 		more = false;
@@ -179,7 +199,8 @@ static bool grow(struct grower *gr, uint32_t root)
 
 /* What a region reads: values as its members know them, and as it gets them. */
 struct inputs {
-	uint32_t		n, n_view;
+	uint32_t		n, n_view, n_out;
+	uint32_t		out[MAX_OUTPUTS];	/* what it makes */
 	uint32_t		value[MAX_INPUTS], from[MAX_INPUTS];
 	bool			view[MAX_INPUTS];
 	struct rlx_type		type[MAX_INPUTS];
@@ -194,7 +215,9 @@ static void take_inputs(const struct grower *gr, uint32_t root, struct inputs *i
 	struct rlx_repeat_span span[MAX_INPUTS][RLX_MAX_RANK];
 	uint32_t i, list[MAX_INPUTS + 1];
 
-	*in = (struct inputs){ .n = list_inputs(gr, root, list, MAX_INPUTS) };
+	*in = (struct inputs){ .n = list_inputs(gr, root, list, MAX_INPUTS), .n_out = gr->n_out };
+	for (i = 0; i < gr->n_out; i++)
+		in->out[i] = gr->g->node[gr->out[i]].out;
 	memcpy(in->value, list, in->n * sizeof(*list));
 	memcpy(in->from, list, in->n * sizeof(*list));
 	rlx_split_init(&in->split, shape);
@@ -273,7 +296,14 @@ static struct rlx_graph *make_body(const struct grower *gr, const struct inputs 
 		}
 		map[i] = b->err.status ? 0 : rlx_node_new(b, n->def, n->args, in, n->n_in, n).id;
 	}
-	rlx_output(b, "y", (rlx_value){ b && !b->err.status ? map[gr->n_member - 1] : 0 });
+	for (k = 0; b && k < gr->n_out; k++) {
+		char name[16];
+
+		for (i = 0; order[i] != gr->out[k]; i++)
+			;
+		snprintf(name, sizeof(name), k ? "y%u" : "y", k);
+		rlx_output(b, name, (rlx_value){ b->err.status ? 0 : map[i] });
+	}
 	return b;
 }
 
@@ -326,7 +356,9 @@ static void emit_region(struct rlx_rewrite *rw, const struct rlx_node *root,
 		in[i] = seen_as(rw, rlx_rewrite_value(rw, l->from[i]), &l->type[i]).id;
 	v = rw->g->err.status ? RLX_NONE :
 	    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n, root);
-	rlx_rewrite_set(rw, root->out, seen_as(rw, v, &rw->old->val[root->out].type));
+	for (i = 0; i < l->n_out; i++)
+		rlx_rewrite_set(rw, l->out[i], seen_as(rw, (rlx_value){ v.id ? v.id + i : 0 },
+						       &rw->old->val[l->out[i]].type));
 }
 
 static void emit_all(struct rlx_rewrite *rw, const struct grower *gr,
@@ -351,8 +383,10 @@ static void mark_kept(struct grower *gr)
 	bool edge, last;
 	uint32_t n, k;
 
-	for (k = 0; k < g->io[RLX_IO_OUTPUT].n; k++)
-		gr->kept[g->io[RLX_IO_OUTPUT].e[k].v.id] = true;
+	for (k = 0; k < g->io[RLX_IO_OUTPUT].n; k++) {
+		n = g->io[RLX_IO_OUTPUT].e[k].v.id;
+		gr->kept[n] = gr->is_output[g->val[n].node] = true;
+	}
 	for (n = 0; n < g->n_node; n++)
 		for (k = 0; k < g->node[n].n_in && gr->rw->live[n]; k++)
 			if (node_kind(g, &g->node[n], &edge, &last) == K_NONE)
@@ -375,7 +409,8 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	l.body = rlx_calloc(g->n_node + 1, sizeof(*l.body));
 	l.inputs = rlx_calloc(g->n_node + 1, sizeof(*l.inputs));
 	gr.kept = rlx_calloc(g->n_val, sizeof(*gr.kept));
-	if (!gr.region || !l.body || !l.inputs || !gr.kept)
+	gr.is_output = rlx_calloc(g->n_node + 1, sizeof(*gr.is_output));
+	if (!gr.region || !l.body || !l.inputs || !gr.kept || !gr.is_output)
 		st = rlx_fail(c->err, RLX_ENOMEM, "region: out of memory");
 	if (!st) {
 		mark_kept(&gr);
@@ -396,5 +431,6 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	rlx_free(l.body);
 	rlx_free(l.inputs);
 	rlx_free(gr.kept);
+	rlx_free(gr.is_output);
 	return st ? st : end;
 }

@@ -453,20 +453,20 @@ static enum rlx_status drop_views(struct rlx_plan *p, struct rlx_error *err)
 }
 
 /*
- * May step @s, which reads state @root, write its output over it? Pointwise ones read each
- * element before they write there, if they read it at that place.
+ * May step @s, which reads state @root, write its output @out over it? Pointwise ones read each
+ * element before they write any of that place, if they read it at that place.
  */
-static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root)
+static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root, uint32_t out)
 {
 	const struct rlx_plan_step *st = &p->step[s];
 	uint32_t i;
 
-	if (st->n_out != 1 || !st->def || (st->def->index != RLX_OP_region &&
-			       !(st->def->traits & RLX_T_ELEMENTWISE)))
+	if (!st->def || (st->def->index != RLX_OP_region &&
+			 !(st->def->traits & RLX_T_ELEMENTWISE)))
 		return false;
 	for (i = 0; i < st->n_in; i++)
 		if (st->in[i] && root_of(p, st->in[i]) == root &&
-		    !rlx_type_equal(&p->val[st->in[i]].type, &p->val[st->out[0]].type))
+		    !rlx_type_equal(&p->val[st->in[i]].type, &p->val[out].type))
 			return false;
 	return true;
 }
@@ -481,7 +481,7 @@ static bool updates_in_place(const struct rlx_plan *p, const struct rlx_plan_io 
 	return p->val[root].place.kind == RLX_PLACE_NONE &&
 	       rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val) &&
 	       (p->val[state].last < first ||
-		(p->val[state].last == first && may_update(p, first, state)));
+		(p->val[state].last == first && may_update(p, first, state, root)));
 }
 
 /* An output's storage is the caller's buffer if nobody else claims it, else copied at the end. */
