@@ -15,6 +15,7 @@
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "kernels/sum_squares.h"
 
 /* An operand of rows, of @n or @stride elements each. */
 struct rlx_g_rows_operand {
@@ -307,6 +308,18 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut);
 	}
 	l->n_launches = 0;	/* the block that comes last does the rest */
+}
+
+/* Up to eight blocks a multiprocessor, and once more to add up what they found. */
+static inline void rlx_g_sum_squares_all_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_sum_squares_all *a = (const struct rlx_k_sum_squares_all *)args;
+	int64_t most = 8 * (l->processors ? (int64_t)l->processors : 1);
+
+	rlx_g_line(l, a->chunks < most ? a->chunks : most, 256);
+	RLX_G_VARIANT(l, sum_squares_all);
+	l->n_launches = 2;
+	l->scratch = (uint64_t)l->grid[0] * sizeof(double);
 }
 
 #endif

@@ -26,7 +26,7 @@ static inline bool rlx_keeps_dtypes(const struct rlx_op_def *def)
 }
 
 /* More inputs than this have ops that only move elements. */
-enum { RLX_LEGAL_INPUTS = 16 };
+enum { RLX_LEGAL_INPUTS = 64 };
 
 struct rlx_legal {
 	const struct rlx_pass_ctx	*c;

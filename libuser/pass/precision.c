@@ -250,7 +250,8 @@ static void mixed(struct policy *p, uint32_t idx)
 			enum rlx_dtype want = rw->old->val[old].type.dtype;
 
 			from = rw->map[old];
-			if (old && rw->g->val[from].type.dtype != want)
+			if (old && rw->g->val[from].type.dtype != want &&
+			    !(n->def->traits & RLX_T_WIDENS))
 				rw->map[old] = rlx_emit(rw->g, cast, .x = { from }, .to = want).id;
 		}
 		rlx_rewrite_copy(rw, idx);

@@ -35,15 +35,16 @@ rlx_value step_next(struct step *s, rlx_value state, rlx_value next)
 /* The sum of all squares: of each tensor in its dtype, f32 at least, then in f64. */
 static rlx_value sum_of_squares(struct rlx_graph *g, const rlx_value *d, unsigned int n)
 {
-	rlx_value sum = rlx_scalar_const(g, RLX_F64, 0), x;
-	unsigned int i;
+	enum { AT_A_TIME = 64 };	/* as many as one launch takes */
+	rlx_value sum = RLX_NONE, x;
+	unsigned int i, k;
 
-	for (i = 0; i < n; i++) {
-		x = type_of(g, d[i]).dtype == RLX_F64 ? d[i] : cast_to(g, d[i], RLX_F32);
-		x = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = x, .b = x));
-		sum = rlx_emit(g, add, .a = sum, .b = f64(g, x));
+	for (i = 0; i < n; i += k) {
+		k = n - i < AT_A_TIME ? n - i : AT_A_TIME;
+		x = rlx_emit(g, sum_squares_all, .xs = { d + i, k });
+		sum = i ? rlx_emit(g, add, .a = sum, .b = x) : x;
 	}
-	return sum;
+	return n ? sum : rlx_scalar_const(g, RLX_F64, 0);
 }
 
 rlx_value rlx_grad_norm(struct rlx_graph *g, const rlx_value *d, unsigned int n)

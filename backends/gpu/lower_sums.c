@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/* Sums over several tensors. */
+#include "backends/gpu/gpu.h"
+#include "kernels/sum_squares.h"
+
+enum rlx_status gpu_lower_sum_squares_all(struct rlx_lower *lo)
+{
+	struct rlx_k_sum_squares_all *a = rlx_lower_args(lo, sizeof(*a));
+	const struct rlx_type *t;
+	uint32_t k;
+	int64_t n;
+
+	for (k = 0; k < lo->st->n_in; k++) {
+		t = rlx_lower_in(lo, k);
+		if (!rlx_lower_real(t->dtype) || lo->st->n_in > RLX_K_SQUARES_PARTS)
+			return rlx_lower_unsupported(lo, "no kernel for this dtype or so many "
+						     "tensors");
+		n = rlx_type_count(t);
+		if (!n)
+			continue;
+		a->part[a->n_part].n = n;
+		a->part[a->n_part].first = a->chunks;
+		a->part[a->n_part].type = (int32_t)t->dtype;
+		a->chunks += (n + RLX_K_SQUARES_CHUNK - 1) / RLX_K_SQUARES_CHUNK;
+		rlx_lower_ref_in(lo, &a->part[a->n_part++].x, k, 0);
+	}
+	if (!a->n_part)
+		return rlx_lower_unsupported(lo, "the sum of nothing");
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return gpu_call_kernel(lo, rlx_g_sum_squares_all_launch, 0);
+}
