@@ -20,6 +20,7 @@
 #include "kernels/gpu/env.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/input_gather.h"
+#include "kernels/gpu/pointwise.h"
 
 struct gpu_module;
 struct gpu_tuned;
@@ -75,6 +76,17 @@ struct gpu_device {
 	struct gpu_resident		*residents;
 };
 
+/*
+ * Pointwise text whose operands all lie as the result does, or are one element: @function bytes of
+ * it are the function of one element, which lacks its last brace, and a thread has @vec of them.
+ */
+struct gpu_ew_form {
+	uint32_t	function;
+	uint8_t		n_in, n_out, vec;
+	uint8_t		walk[RLX_G_EW_IN];			/* enum walk */
+	uint8_t		type[RLX_G_EW_IN + RLX_G_EW_OUT];	/* enum rlx_dtype; inputs first */
+};
+
 /* What a call needs besides its arguments. */
 struct gpu_call {
 	struct rlx_call		base;		/* step: for copies the writer; or GPU_NO_STEP */
@@ -91,6 +103,7 @@ struct gpu_call {
 	bool			joins;		/* ... but this one waits for those before it */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
 	const char		*text;		/* its kernel, if that was written; when lowering */
+	const struct gpu_ew_form *form;		/* of text; NULL: none; when lowering */
 	struct gpu_module	*module;	/* when all is lowered */
 	uint32_t		 decision;	/* that chose its launch: explain.c; 0: none */
 	void			*fn;		/* its function, when all have been loaded */

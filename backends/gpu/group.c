@@ -186,6 +186,14 @@ static bool put_together(struct gpu_group *g, uint32_t next, bool *ok)
 	return false;
 }
 
+bool gpu_keep_call(struct gpu_code *c, const struct gpu_call *call)
+{
+	if (!rlx_grow(&c->calls.call, &c->calls.cap_call, c->calls.n_call + 1, sizeof(*call)))
+		return false;
+	gpu_calls(c)[c->calls.n_call++] = *call;
+	return true;
+}
+
 enum rlx_status gpu_group_calls(struct gpu_code *c, struct rlx_error *err)
 {
 	struct gpu_group *g = rlx_aligned(64, sizeof(*g));
@@ -198,11 +206,7 @@ enum rlx_status gpu_group_calls(struct gpu_code *c, struct rlx_error *err)
 	if (g)
 		g->c = c;
 	for (i = 0; i < n && ok; i++) {
-		ok = rlx_grow(&c->calls.call, &c->calls.cap_call, c->calls.n_call + 1,
-			      sizeof(*from));
-		if (!ok)
-			break;
-		gpu_calls(c)[c->calls.n_call++] = from[i];
+		ok = gpu_keep_call(c, &from[i]);
 		while (ok && put_together(g, i + 1 < n && from[i + 1].kind == GPU_KERNEL_CALL ?
 					  from[i + 1].base.step : GPU_NO_STEP, &ok))
 			;

@@ -53,6 +53,12 @@ typedef bool gpu_group_fn(struct gpu_group *g);
 /* Put together what may be of the code's calls. */
 enum rlx_status gpu_group_calls(struct gpu_code *c, struct rlx_error *err);
 
+/* @call once more, behind those that the code has; false: out of memory. */
+bool gpu_keep_call(struct gpu_code *c, const struct gpu_call *call);
+
+/* join.c: pointwise updates of states as fewer launches, whose texts are in @texts */
+enum rlx_status gpu_join_calls(struct gpu_code *c, struct rlx_bump *texts, struct rlx_error *err);
+
 /* The plan's step that is the last of member @k's. */
 static inline const struct rlx_plan_step *gpu_step_of(const struct gpu_group *g, uint32_t k)
 {

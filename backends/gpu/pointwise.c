@@ -384,10 +384,31 @@ enum rlx_status gpu_call_text(struct writer *w, int64_t blocks)
 	return call->text ? RLX_OK : rlx_lower_out_of_memory(lo);
 }
 
+/* What others may make of the call, the last one. */
+static enum rlx_status keep_form(struct writer *w, uint32_t function, int vec)
+{
+	struct gpu_ew_form f = { .function = function, .n_in = (uint8_t)w->n_in,
+				 .n_out = (uint8_t)w->n_out, .vec = (uint8_t)vec };
+	struct rlx_lower *lo = w->lo;
+	struct gpu_call *call;
+	uint32_t k;
+
+	if (w->strides || w->any)
+		return lo->status;
+	for (k = 0; k < w->n_in + w->n_out; k++)
+		f.type[k] = (uint8_t)(k < w->n_in ? w->type[k] : w->out_type[k - w->n_in]);
+	for (k = 0; k < w->n_in; k++)
+		f.walk[k] = (uint8_t)w->walk[k];
+	call = &gpu_calls((struct gpu_code *)lo->code)[lo->calls->n_call - 1];
+	call->form = rlx_bump_dup(&gpu_lower_of(lo)->texts, &f, sizeof(f));
+	return call->form ? lo->status : rlx_lower_out_of_memory(lo);
+}
+
 static enum rlx_status call_written(struct writer *w)
 {
 	struct rlx_lower *lo = w->lo;
 	int64_t v = vector_of(w), blocks = (w->a->n + THREADS * v - 1) / (THREADS * v);
+	uint32_t function = (uint32_t)w->n;
 
 	put_kernel(w, (int)v);
 	if (!w->ok)
@@ -399,7 +420,9 @@ static enum rlx_status call_written(struct writer *w)
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	rlx_lower_extent(lo, w->a->n, NULL);
-	return gpu_call_text(w, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+	if (gpu_call_text(w, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS))
+		return lo->status;
+	return keep_form(w, function, (int)v);
 }
 
 static enum rlx_status finish(struct writer *w)
