@@ -8,9 +8,10 @@
 
 /*
  * Attributes, sizes and inputs 0 to 4 of the step, q, k, v, bias and lens, into @a, for a result
- * of type @y. False: a dtype or size that no kernel takes.
+ * of type @y; with @slices q, k and v may lie within what they are slices of. False: a dtype or
+ * size that no kernel takes.
  */
 bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attention *at,
-			      const struct rlx_type *y, struct rlx_k_attention *a);
+			      const struct rlx_type *y, bool slices, struct rlx_k_attention *a);
 
 #endif

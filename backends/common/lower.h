@@ -74,6 +74,11 @@ struct rlx_lower_ops {
 	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 	/* Kernels that others have in f32 alone take bf16 and f16 as well. */
 	bool		has_16bit;
+	/*
+	 * Optional: may kernels read value @v, which the step does not name, where it is? Copies of
+	 * it that nobody reads are left out then.
+	 */
+	bool		(*may_read)(struct rlx_lower *lo, uint32_t v);
 	/* Call what convolves the step's inputs; there is something to compute. */
 	enum rlx_status	(*conv)(struct rlx_lower *lo, const struct rlx_conv *g);
 	/* Call what projects the inputs to r->tmp, then kernel rnn. */
@@ -98,6 +103,8 @@ struct rlx_lower {
 	bool				 trial;	/* rlx_lower_try(): what tables hold is for nobody */
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
+	uint32_t			*lies_in; /* by value: that is a part of this one, where
+						   * its step writes it; NULL: none is */
 	uint32_t			 n_tmp;	/* of this step */
 	uint32_t			 replaced[RLX_LOWER_REPLACED];	/* rlx_lower_replace() */
 	uint32_t			 n_ref;
@@ -166,6 +173,17 @@ bool rlx_lower_is_const(const struct rlx_lower *lo, uint32_t k);
 const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k);
 /* Is input @k, unlike the step, of params alone, so that it stays as it is from run to run? */
 bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k);
+
+/*
+ * What input @k is a slice of, along the last axis and with a step of 1, if that is still there:
+ * its value, and in *@out_off the bytes ahead of the slice's first element in it. 0: none.
+ */
+uint32_t rlx_lower_slice_of(struct rlx_lower *lo, uint32_t k, uint64_t *out_off);
+/*
+ * What output @k is joined to by the only step that reads it, a concat along the last axis, and
+ * the bytes ahead of its first element there. 0: none.
+ */
+uint32_t rlx_lower_part_of(const struct rlx_lower *lo, uint32_t k, uint64_t *out_off);
 
 /* A zeroed argument struct for the next call; valid until rlx_lower_call(). */
 void *rlx_lower_args(struct rlx_lower *lo, size_t size);

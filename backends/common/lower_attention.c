@@ -35,6 +35,28 @@ static void copy3(int64_t *to, const int64_t *from)
 	to[2] = from[2];
 }
 
+/*
+ * Operand @k of rank 3 to @field, by @stride: with @slices, where it is a slice of what is packed,
+ * such as the product that q, k and v are parts of, it is read there.
+ */
+static void take_heads(struct rlx_lower *lo, uint32_t k, bool slices, void *field,
+		       int64_t stride[3])
+{
+	const struct rlx_type *t = rlx_lower_in(lo, k), *x;
+	uint64_t off = 0;
+	uint32_t v = slices && t->rank == 3 ? rlx_lower_slice_of(lo, k, &off) : 0;
+
+	if (!v) {
+		rlx_lower_ref_in(lo, field, k, 0);
+		return;
+	}
+	x = &lo->plan->val[v].type;
+	stride[0] = x->dim[1] * x->dim[2];
+	stride[2] = x->dim[2];
+	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .val = v, .off = off,
+						       .access = RLX_READ });
+}
+
 /* Bias and lengths; false: a kind the kernel does not take. */
 static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 {
@@ -56,7 +78,7 @@ static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 }
 
 bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attention *at,
-			      const struct rlx_type *y, struct rlx_k_attention *a)
+			      const struct rlx_type *y, bool slices, struct rlx_k_attention *a)
 {
 	const struct rlx_type *q = rlx_lower_in(lo, 0), *k = rlx_lower_in(lo, 1),
 			      *v = rlx_lower_in(lo, 2);
@@ -89,9 +111,9 @@ bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attentio
 	    a->head_dim > 1024 || a->v_dim > 1024 || a->head_dim < 1 || a->v_dim < 1 ||
 	    a->kv_len < 1 || !rlx_type_count(y) || !take_masks(lo, a))
 		return false;
-	rlx_lower_ref_in(lo, &a->q, 0, 0);
-	rlx_lower_ref_in(lo, &a->k, 1, 0);
-	rlx_lower_ref_in(lo, &a->v, 2, 0);
+	take_heads(lo, 0, slices, &a->q, a->q_stride);
+	take_heads(lo, 1, slices, &a->k, a->k_stride);
+	take_heads(lo, 2, slices, &a->v, a->v_stride);
 	return true;
 }
 
@@ -100,7 +122,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	const struct rlx_op_attention *at = lo->args;
 	struct rlx_k_attention *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_lower_attention_args(lo, at, rlx_lower_out(lo, 0), a))
+	if (!rlx_lower_attention_args(lo, at, rlx_lower_out(lo, 0), true, a))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes or sizes");
 	rlx_lower_ref_out(lo, &a->out, 0, 0);
 	if (at->lse)

@@ -377,6 +377,11 @@ static enum rlx_status gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 	return rlx_lower_call(lo, RLX_KERNEL_gemm_i8, 0, 0, 0);
 }
 
+static bool is_on_device(struct rlx_lower *lo, uint32_t v)
+{
+	return gpu_lower_of(lo)->where[storage(lo->plan, v)] & ON_DEVICE;
+}
+
 static const struct rlx_lower_ops ops = {
 	.call = call_kernel,
 	.host_fallback = host_fallback,
@@ -386,6 +391,7 @@ static const struct rlx_lower_ops ops = {
 	.conv = gpu_conv,
 	.recur = gpu_recur,
 	.has_16bit = true,
+	.may_read = is_on_device,
 	.gemm_i8 = gemm_i8,
 	.conv_i8 = gpu_conv_i8,
 };
@@ -713,6 +719,7 @@ static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
 	gl->where = rlx_calloc(n + 1, 1);
 	gl->saved = rlx_calloc(n + 1, 1);
 	gl->writer = rlx_calloc(n + 1, sizeof(*gl->writer));
+	gl->base.lies_in = rlx_calloc(n + 1, sizeof(*gl->base.lies_in));
 	return gl;
 }
 
@@ -724,6 +731,7 @@ static void lower_free(struct gpu_lower *gl)
 	gpu_judge_fini(gl);
 	rlx_free(gl->where);
 	rlx_free(gl->saved);
+	rlx_free(gl->base.lies_in);
 	rlx_free(gl->writer);
 	rlx_free(gl);
 }
@@ -740,7 +748,9 @@ static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint
 	if (st)
 		return st;
 	list_results(c, gl);
-	st = gpu_group_calls(c, gl->base.err);
+	st = gpu_drop_unread(c, gl->base.err);
+	if (!st)
+		st = gpu_group_calls(c, gl->base.err);
 	if (!st)
 		st = gpu_join_calls(c, &gl->texts, gl->base.err);
 	if (!st)
@@ -788,7 +798,7 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 	gl = lower_new(code, err);
 	c->weight = rlx_calloc(code->plan->n_constant + 1, sizeof(*c->weight));
 	c->most_tensors = 2;
-	if (!gl || !gl->where || !gl->saved || !gl->writer || !c->weight)
+	if (!gl || !gl->where || !gl->saved || !gl->writer || !gl->base.lies_in || !c->weight)
 		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", code->dev->be->name);
 	if (!st)
 		gpu_judge_init(gl, flags);

@@ -3,8 +3,10 @@
  * Gradients of a small convolutional network and of a small encoder on the GPU,
  * without a step on the host, against those of the CPU.
  */
+#include "backends/gpu/gpu.h"
 #include "rlx/grad.h"
 #include "rlx/run.h"
+#include "rt/session.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_models.h"
 
@@ -78,6 +80,46 @@ static rlx_value encoder(struct model *m)
 	y = rlx_emit(g, silu, .x = y);
 	y = rlx_emit(g, matmul, .a = y, .b = weight(m, "out", rlx_type(RLX_F32, 16, 7)));
 	return loss_of(m, rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(12, 7)), 12);
+}
+
+/* A block whose q, k and v are parts of one product, in an order; @read: something else has q. */
+static rlx_value packed_block(struct model *m, const int order[3], bool read)
+{
+	struct rlx_graph *g = m->g;
+	rlx_value t = rlx_input(g, "tokens", rlx_type(RLX_I64, 2, 6)), x, y, p[3];
+
+	x = rlx_emit(g, gather, .x = weight(m, "table", rlx_type(RLX_F32, 9, 32)), .indices = t);
+	y = rlx_emit(g, layer_norm, .x = x, .gamma = weight(m, "gamma", rlx_type(RLX_F32, 32)),
+		     .beta = weight(m, "beta", rlx_type(RLX_F32, 32)), .axis = -1, .eps = 1e-5f);
+	y = rlx_emit(g, matmul, .a = y, .b = weight(m, "qkv", rlx_type(RLX_F32, 32, 96)));
+	y = rlx_emit(g, add, .a = y, .b = weight(m, "bias", rlx_type(RLX_F32, 96)));
+	for (int i = 0; i < 3; i++)
+		p[i] = rlx_emit(g, slice, .x = y, .starts = RLX_INTS(32 * i),
+				.ends = RLX_INTS(32 * i + 32), .axes = RLX_INTS(-1));
+	y = rlx_emit(g, attention, .q = p[order[0]], .k = p[order[1]], .v = p[order[2]], .heads = 2,
+		     .mask = RLX_MASK_CAUSAL, .scale = 0.05f);
+	if (read)
+		y = rlx_emit(g, add, .a = y, .b = p[order[0]]);
+	x = rlx_emit(g, add, .a = x, .b = y);
+	y = rlx_emit(g, rms_norm, .x = x, .gamma = weight(m, "scale", rlx_type(RLX_F32, 32)),
+		     .axis = -1, .eps = 1e-5f);
+	y = rlx_emit(g, matmul, .a = y, .b = weight(m, "out", rlx_type(RLX_F32, 32, 7)));
+	return loss_of(m, rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(12, 7)), 12);
+}
+
+static rlx_value packed(struct model *m)
+{
+	return packed_block(m, (int[]){ 0, 1, 2 }, false);
+}
+
+static rlx_value packed_otherwise(struct model *m)
+{
+	return packed_block(m, (int[]){ 2, 0, 1 }, false);
+}
+
+static rlx_value packed_and_read(struct model *m)
+{
+	return packed_block(m, (int[]){ 0, 1, 2 }, true);
 }
 
 static struct rlx_session *open_session(struct rlx_graph *g, const char *device,
@@ -162,5 +204,55 @@ TEST(encoders) { one(encoder, RLX_PRECISION_AS_WRITTEN); }
 /* weights that stay in f32 beside 16-bit floats */
 TEST(convolutions_in_halves) { one(conv_net, RLX_PRECISION_MIXED_F16); }
 TEST(encoders_in_halves) { one(encoder, RLX_PRECISION_MIXED_F16); }
+
+/* What attention reads and its gradient writes within a product of others; see copies() */
+TEST(packed_heads)
+{
+	static const enum rlx_precision precision[] = {
+		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_MIXED_F16, RLX_PRECISION_MIXED_BF16,
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(precision) / sizeof(precision[0]); i++) {
+		one(packed, precision[i]);
+		one(packed_otherwise, precision[i]);
+		one(packed_and_read, precision[i]);
+	}
+}
+
+/* Launches of the gradient of @build that slice or join. */
+static unsigned int copies(rlx_value (*build)(struct model *m))
+{
+	struct model m = { .g = rlx_graph_new("model") };
+	struct rlx_error err = { 0 };
+	unsigned int n = 0, i;
+	struct rlx_session *s;
+	struct gpu_code *c;
+	struct rlx_graph *d;
+
+	rlx_output(m.g, "loss", build(&m));
+	CHECKF(!rlx_graph_finish(m.g), "%s", rlx_graph_error(m.g)->text);
+	CHECKF(!rlx_graph_grad(m.g, m.wrt, m.n, &d, &err), "%s", err.text);
+	s = open_session(d, op_case_gpu(), RLX_PRECISION_MIXED_F16);
+	c = (struct gpu_code *)s->p->code;
+	for (i = 0; i < c->calls.n_call; i++) {
+		const struct gpu_call *call = &gpu_calls(c)[i];
+		const struct rlx_op_def *def = call->base.step == GPU_NO_STEP ? NULL :
+					       c->base.plan->step[call->base.step].def;
+
+		n += def && (def->index == RLX_OP_slice || def->index == RLX_OP_concat);
+	}
+	rlx_session_free(s);
+	rlx_graph_put(d);
+	rlx_graph_put(m.g);
+	return n;
+}
+
+TEST(packed_heads_are_not_copied)
+{
+	CHECK_EQ(copies(packed), 0);
+	CHECK_EQ(copies(packed_otherwise), 0);
+	CHECKF(copies(packed_and_read) > 0, "q, which something else reads, is nowhere");
+}
 
 TEST_MAIN()
