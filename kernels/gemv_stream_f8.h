@@ -17,10 +17,10 @@ struct rlx_k_gemv_stream_f8 {
 };
 
 /**
- * struct rlx_k_turn - @batch matrices of bytes [@rows, @cols], which is a multiple of 16, as
- * [@cols, @rows], a multiple too
+ * struct rlx_k_transpose_f8 - @batch matrices of bytes [@rows, @cols], which is a multiple of 16,
+ * as [@cols, @rows], a multiple too
  */
-struct rlx_k_turn {
+struct rlx_k_transpose_f8 {
 	const void	*src;
 	void		*dst;
 	int64_t		batch, rows, cols;

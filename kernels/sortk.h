@@ -28,7 +28,7 @@ static inline size_t rlx_k_topk_scratch(const struct rlx_k_topk *a)
 }
 
 /* Selection: candidates of a line that are put in order, of which k stay; a power of two. */
-static inline int64_t rlx_k_topk_room(const struct rlx_k_topk *a)
+static inline int64_t rlx_k_topk_capacity(const struct rlx_k_topk *a)
 {
 	int64_t want = a->k + a->k / 3 + 8, room = 32;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Gaussian splats blended into a picture, which every device works out alike. */
+/* Gaussian splats blended into an image, which every device works out alike. */
 #ifndef RLX_K_SPLAT_H
 #define RLX_K_SPLAT_H
 

@@ -172,7 +172,7 @@ void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size)
 void rlx_lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	if (p)
-		lo->ops->kept(lo, field, p, bytes);
+		lo->ops->persistent(lo, field, p, bytes);
 }
 
 void rlx_lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows)

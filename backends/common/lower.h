@@ -59,8 +59,8 @@ struct rlx_lower_ops {
 	/* Optional: calls that the step has appended so far are forgotten. */
 	void		(*undo)(struct rlx_lower *lo);
 	/* Make @field point at @bytes at @p, which live as long as the code. */
-	void		(*kept)(struct rlx_lower *lo, void *field, const void *p,
-				size_t bytes);
+	void		(*persistent)(struct rlx_lower *lo, void *field, const void *p,
+				      size_t bytes);
 	/* Call the family that multiplies; a, residual and c are there already. */
 	enum rlx_status	(*gemm)(struct rlx_lower *lo, struct rlx_k_gemm *g);
 	/* Call kernel gemm_i8, whose arguments are there but for the right-hand side. */

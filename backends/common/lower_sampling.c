@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Pictures read at places that are data: grid_sample and roi_align. */
+/* Images read at places that are data: grid_sample and roi_align. */
 #include "backends/common/lower.h"
 #include "kernels/grid.h"
 #include "kernels/roi.h"

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 /* Inputs [from, to): each absent or a row of @n values, all of one dtype. */
-static bool takes_rows(const struct rlx_lower *lo, uint32_t from, uint32_t to, int64_t n)
+static bool supports_rows(const struct rlx_lower *lo, uint32_t from, uint32_t to, int64_t n)
 {
 	const struct rlx_type *first = NULL, *t;
 
@@ -24,24 +24,24 @@ static bool takes_rows(const struct rlx_lower *lo, uint32_t from, uint32_t to, i
 	return true;
 }
 
-static bool takes_norm(const struct rlx_lower *lo, int32_t axis)
+static bool supports_norm(const struct rlx_lower *lo, int32_t axis)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 
 	if (lo->st->n_out == 3 && rlx_lower_out(lo, 1)->dtype != RLX_F32)
 		return false;
 	return rlx_lower_real(x->dtype) &&
-	       takes_rows(lo, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
+	       supports_rows(lo, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
 }
 
-static bool takes_residual_norm(const struct rlx_lower *lo)
+static bool supports_residual_norm(const struct rlx_lower *lo)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *r = rlx_lower_in(lo, 1);
 	const struct rlx_type *b = rlx_lower_in(lo, 2);
 	int64_t n = x->dim[x->rank - 1];
 
 	if (!rlx_lower_real(x->dtype) || !rlx_lower_real(r->dtype) ||
-	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype || !takes_rows(lo, 2, 5, n))
+	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype || !supports_rows(lo, 2, 5, n))
 		return false;
 	/* as many values, but along another axis */
 	if ((b && (!b->rank || b->dim[b->rank - 1] != n)) || !r->rank ||
@@ -50,7 +50,7 @@ static bool takes_residual_norm(const struct rlx_lower *lo)
 	return rlx_type_count(r) == rlx_type_count(x) || rlx_type_count(r) == n;
 }
 
-static bool takes_f32(const struct rlx_lower *lo)
+static bool supports_f32(const struct rlx_lower *lo)
 {
 	uint32_t k;
 
@@ -60,15 +60,15 @@ static bool takes_f32(const struct rlx_lower *lo)
 	return true;
 }
 
-static bool takes_lrn(const struct rlx_lower *lo)
+static bool supports_lrn(const struct rlx_lower *lo)
 {
 	const struct rlx_op_lrn *a = lo->args;
 
 	/* the power is of a positive number; the window is walked */
-	return takes_f32(lo) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
+	return supports_f32(lo) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
 }
 
-static bool takes_matmul(const struct rlx_lower *lo)
+static bool supports_matmul(const struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_matmul *a = lo->args;
 	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
@@ -85,7 +85,7 @@ static bool takes_matmul(const struct rlx_lower *lo)
 	return !res || res->dtype == y->dtype;
 }
 
-static bool takes_rope(const struct rlx_lower *lo)
+static bool supports_rope(const struct rlx_lower *lo)
 {
 	enum rlx_dtype cos = rlx_lower_in(lo, 1)->dtype;
 
@@ -93,7 +93,7 @@ static bool takes_rope(const struct rlx_lower *lo)
 	       cos == rlx_lower_in(lo, 2)->dtype;
 }
 
-static bool takes_dequantize(const struct rlx_lower *lo)
+static bool supports_dequantize(const struct rlx_lower *lo)
 {
 	return rlx_lower_real(rlx_lower_in(lo, 1)->dtype) &&
 	       !(rlx_lower_in(lo, 0)->dtype == RLX_I32 && rlx_lower_in(lo, 2));
@@ -107,26 +107,26 @@ static const char *lacks(const struct rlx_lower *lo)
 
 	switch (lo->st->def->index) {
 	case RLX_OP_layer_norm:
-		return takes_norm(lo, ((const struct rlx_op_layer_norm *)lo->args)->axis) ? NULL :
-		       shapes;
+		return supports_norm(lo, ((const struct rlx_op_layer_norm *)lo->args)->axis) ?
+		       NULL : shapes;
 	case RLX_OP_rms_norm:
-		return takes_norm(lo, ((const struct rlx_op_rms_norm *)lo->args)->axis) ? NULL :
+		return supports_norm(lo, ((const struct rlx_op_rms_norm *)lo->args)->axis) ? NULL :
 		       shapes;
 	case RLX_OP_fused_residual_norm:
-		return takes_residual_norm(lo) ? NULL : shapes;
+		return supports_residual_norm(lo) ? NULL : shapes;
 	case RLX_OP_group_norm:
-		return takes_f32(lo) ? NULL : dtypes;
+		return supports_f32(lo) ? NULL : dtypes;
 	case RLX_OP_lrn:
-		return takes_lrn(lo) ? NULL : "no kernel for this dtype or these constants";
+		return supports_lrn(lo) ? NULL : "no kernel for this dtype or these constants";
 	case RLX_OP_fused_matmul:
-		return takes_matmul(lo) ? NULL : shapes;
+		return supports_matmul(lo) ? NULL : shapes;
 	case RLX_OP_fused_conv:
 		return ((const struct rlx_op_fused_conv *)lo->args)->act == RLX_ACT_GELU_TANH ?
 		       "no kernel with this activation" : NULL;
 	case RLX_OP_rope:
-		return takes_rope(lo) ? NULL : dtypes;
+		return supports_rope(lo) ? NULL : dtypes;
 	case RLX_OP_dequantize:
-		return takes_dequantize(lo) ? NULL : dtypes;
+		return supports_dequantize(lo) ? NULL : dtypes;
 	}
 	return NULL;
 }

@@ -267,7 +267,7 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 	return RLX_OK;
 }
 
-static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+static void cpu_persistent(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	(void)lo;
 	(void)bytes;
@@ -275,7 +275,8 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 }
 
 static const struct rlx_lower_ops cpu_ops = {
-	.call = cpu_call, .host_fallback = cpu_host_fallback, .kept = cpu_kept, .undo = cpu_undo,
+	.call = cpu_call, .host_fallback = cpu_host_fallback, .persistent = cpu_persistent,
+	.undo = cpu_undo,
 	.gemm = cpu_gemm, .gemm_i8 = cpu_gemm_i8, .conv = cpu_conv,
 	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };

@@ -268,13 +268,13 @@ static uint64_t place_of(const struct gpu_exec *x, uint32_t i)
 {
 	const struct gpu_slot *s = &x->slot[i];
 
-	return s->apart && !s->kept ? s->apart : x->stage + gpu_exec_code(x)->io[i].at;
+	return s->apart && !s->persistent ? s->apart : x->stage + gpu_exec_code(x)->io[i].at;
 }
 
 /* Does an output take the place of input @i in each run? */
 static bool is_replaced(const struct gpu_exec *x, uint32_t i)
 {
-	return gpu_is_pair(gpu_exec_code(x), i) && !x->slot[i].kept && !x->slot[i].apart;
+	return gpu_is_pair(gpu_exec_code(x), i) && !x->slot[i].persistent && !x->slot[i].apart;
 }
 
 /* Is what input @i holds on the device, and known to be the same? */
@@ -365,7 +365,7 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 	return st;
 }
 
-static enum rlx_status bring_table(struct gpu_exec *x)
+static enum rlx_status upload_table(struct gpu_exec *x)
 {
 	uint64_t bytes = gpu_table_bytes(gpu_exec_code(x));
 	struct gpu_device *d = gpu_exec_device(x);
@@ -408,7 +408,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	if (!st && bound)
 		st = make_maps(x, table);
 	if (!st)
-		st = bring_table(x);
+		st = upload_table(x);
 	x->changed = st;
 	return st;
 }
@@ -426,7 +426,7 @@ static void set_apart(struct gpu_exec *x)
 		uint64_t v = rlx_input_version(&x->base, i);
 		struct gpu_slot *s = &x->slot[i];
 
-		if (!v || !(x->base.content[i].promised || s->brought == v) ||
+		if (!v || !(x->base.content[i].promised || s->uploaded == v) ||
 		    !is_replaced(x, i) || c->io[i].one || c->io[c->io[i].donated - 1].one ||
 		    gpu_mem_new(gpu_exec_device(x), c->io[i].bytes, &s->apart,
 				&(struct rlx_error){ 0 }))
@@ -447,7 +447,7 @@ static void choose_pieces(struct gpu_exec *x)
 		const struct gpu_slot *s = &x->slot[i];
 		uint64_t from;
 
-		if (!s->taken || s->changed)	/* which is brought */
+		if (!s->taken || s->changed)	/* which is uploaded */
 			continue;
 		from = is_here(x, i) ? 0 : gpu_range_at(s->range, s->host);
 		x->changed = x->changed || piece[i].from != from;
@@ -473,7 +473,7 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 		struct gpu_slot *s = &x->slot[i];
 
 		if (!io->on_device || s->mapped || !io->bytes ||
-		    (s->kept ? !s->fresh : is_here(x, i)))
+		    (s->persistent ? !s->fresh : is_here(x, i)))
 			continue;
 		if (!s->taken) {	/* else by the first launch */
 			rc = d->api->copy_in(place_of(x, i), s->host, io->bytes, x->stream);
@@ -481,8 +481,8 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 			s->fresh = rc;
 		}
 		gpu_count_in(x, io->bytes);
-		s->brought = rlx_input_version(&x->base, i);
-		s->version = s->kept || is_replaced(x, i) ? 0 : s->brought;
+		s->uploaded = rlx_input_version(&x->base, i);
+		s->version = s->persistent || is_replaced(x, i) ? 0 : s->uploaded;
 	}
 	return gpu_check(d, rc, "copying inputs in", x->base.err);
 }
@@ -506,7 +506,7 @@ static enum rlx_status fetch_outputs(struct gpu_exec *x)
 		const struct gpu_io *io = &c->io[i];
 
 		if (!io->out || x->slot[i].mapped || !io->bytes || gpu_skips(x, io->writer) ||
-		    x->slot[i].kept)
+		    x->slot[i].persistent)
 			continue;
 		/* rows that carry none are left as they are */
 		bytes = rlx_extent_of(&x->base, x->extent.leads, val_of(x, i), io->bytes);
@@ -528,7 +528,7 @@ bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 	/* what the host makes or reads must be where it looks */
 	if (!gpu_is_pair(c, out) || !c->io[out].out || c->io[in].on_host)
 		return false;
-	x->slot[out].kept = x->slot[in].kept = on;
+	x->slot[out].persistent = x->slot[in].persistent = on;
 	x->slot[in].fresh = true;
 	x->slot[in].version = 0;
 	if (x->slot[in].apart) {	/* kernels find it elsewhere from now on */
@@ -579,7 +579,7 @@ bool gpu_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 		return false;
 	if (io == RLX_IO_PARAM)
 		return has_param(x, s, exec->ptr[io][i], c->io[at].bytes);
-	if (s->kept)
+	if (s->persistent)
 		return !x->slot[io == RLX_IO_INPUT ? at : c->io[at].donated - 1].fresh;
 	return io == RLX_IO_INPUT && is_here(x, at);
 }
@@ -662,7 +662,7 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 		clear_bad(x);
 	}
 	for (i = 0; st && i < gpu_exec_code(x)->first_io[RLX_IO_PARAM]; i++)
-		x->slot[i].version = 0;		/* nor relies on what was not all brought */
+		x->slot[i].version = 0;		/* nor relies on what was not all uploaded */
 	return st || !gpu_exec_code(x)->n_bad ? st : check_bad(x);
 }
 

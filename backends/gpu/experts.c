@@ -283,7 +283,7 @@ static void look_at_param(struct gpu_exec *x, struct stack *s)
 	gpu_range_put(gpu_exec_device(x), old);
 }
 
-static int bring(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_t to, void *stream)
+static int upload(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_t to, void *stream)
 {
 	const char *from = rlx_host_ptr(&x->base, s->val);
 
@@ -296,7 +296,7 @@ static int bring(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_t
 }
 
 /* What is in slots, and the table of them. */
-static enum rlx_status bring_all(struct gpu_exec *x, struct stack *s)
+static enum rlx_status upload_all(struct gpu_exec *x, struct stack *s)
 {
 	struct gpu_device *d = gpu_exec_device(x);
 	uint32_t e;
@@ -305,7 +305,7 @@ static enum rlx_status bring_all(struct gpu_exec *x, struct stack *s)
 	for (e = 0; e < s->experts && !rc; e++) {
 		if (!s->slot[e] || s->here[e])
 			continue;
-		rc = bring(x, s, e, s->slot[e], x->stream);
+		rc = upload(x, s, e, s->slot[e], x->stream);
 		s->here[e] = !rc;
 	}
 	if (!rc && s->stale)
@@ -357,7 +357,7 @@ enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
 			st = fill_up(x, s);
 	for (s = e->stack; s < end && !st; s++)
 		if (s->product)
-			st = bring_all(x, s);
+			st = upload_all(x, s);
 	return st;
 }
 
@@ -430,7 +430,7 @@ static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *cal
 	int rc = d->api->stream_after(e->copies, e->emptied[k], 0);
 
 	if (!rc)
-		rc = bring(x, s, expert, e->buffer[k], e->copies);
+		rc = upload(x, s, expert, e->buffer[k], e->copies);
 	if (!rc)
 		rc = d->api->event_record(e->filled[k], e->copies);
 	if (!rc)

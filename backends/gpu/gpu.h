@@ -154,8 +154,8 @@ struct gpu_code {
 	struct gpu_io		*io;
 	uint32_t		 n_io, first_io[3];
 	struct rlx_bump		 bump;
-	unsigned char		*kept;		/* tables, and where they are */
-	uint64_t		 n_kept, cap_kept, kept_at;
+	unsigned char		*persistent;		/* tables, and where they are */
+	uint64_t		 n_persistent, cap_persistent, persistent_at;
 	struct gpu_weight	**weight;	/* per constant; NULL: not needed */
 	uint32_t		 n_bad;		/* status words */
 	uint64_t		 stage_bytes;
@@ -183,10 +183,10 @@ struct gpu_slot {
 	bool			 mapped;	/* kernels use host memory in place */
 	bool			 taken;		/* or its first one copies it */
 	bool			 changed;
-	bool			 kept;		/* of a pair that stays on the device */
+	bool			 persistent;		/* of a pair that stays on the device */
 	bool			 fresh;		/* that input: bound since the last run */
-	/* Of an input's content (struct rlx_content): the version here, and the last brought */
-	uint64_t		 version, brought;
+	/* Of an input's content (struct rlx_content): the version here, and the last uploaded */
+	uint64_t		 version, uploaded;
 	/* Memory of its own, where an output would else replace it; 0: none */
 	uint64_t		 apart;
 };
@@ -317,7 +317,7 @@ void gpu_mem_free(struct gpu_device *d, uint64_t at);
 /*
  * Bytes of host memory that stay as they are, resident on the device from
  * gpu_weights_load() on: shared by all who ask with the same address and size. Needs no
- * context. @blob: keeps them alive, may be NULL: then what is there is brought over
+ * context. @blob: keeps them alive, may be NULL: then what is there is uploaded
  * again, for others too.
  */
 enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t bytes,
@@ -465,7 +465,7 @@ struct gpu_lower {
 	uint8_t			*where;		/* per value: where its storage is right */
 	uint8_t			*saved;		/* the same when the step began */
 	uint32_t		*writer;	/* per value: step that wrote it last */
-	uint64_t		 kept;
+	uint64_t		 persistent;
 	uint32_t		 n_val;		/* of the plan before temporaries were added */
 	uint32_t		 scratch;	/* of the step's launches; 0: none wants it */
 	struct rlx_bump		 texts;		/* of pointwise kernels */

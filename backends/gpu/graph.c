@@ -311,7 +311,7 @@ static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
 	return x->stage + c->io[slot].at + at->offset;
 }
 
-static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
+static enum rlx_status transfer(struct gpu_exec *x, const struct gpu_call *call)
 {
 	struct gpu_device *d = gpu_exec_device(x);
 	uint64_t n = rlx_plan_bytes(x->base.code->plan, call->val), at;
@@ -362,7 +362,7 @@ enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 	case GPU_EXPERTS_CALL:
 		return skips_launch(x, call) ? RLX_OK : gpu_run_experts(x, call);
 	}
-	return cross(x, call);
+	return transfer(x, call);
 }
 
 enum rlx_status gpu_run_parts(struct gpu_exec *x)

@@ -181,7 +181,7 @@ static uint32_t storage(const struct rlx_plan *p, uint32_t v)
 	return p->val[v].root;
 }
 
-static enum rlx_status cross(struct rlx_lower *lo, enum gpu_call_kind kind, uint32_t v)
+static enum rlx_status transfer(struct rlx_lower *lo, enum gpu_call_kind kind, uint32_t v)
 {
 	struct gpu_call *call = rlx_calls_add(lo->calls, NULL, 0, NULL, 0);
 
@@ -201,7 +201,7 @@ static bool is_whole(const struct rlx_plan *p, uint32_t v)
 }
 
 /* The step's inputs must be on @side: @kind brings them there. */
-static enum rlx_status bring(struct rlx_lower *lo, uint8_t side, enum gpu_call_kind kind)
+static enum rlx_status transfer_inputs(struct rlx_lower *lo, uint8_t side, enum gpu_call_kind kind)
 {
 	const struct rlx_plan *p = lo->plan;
 	uint8_t *where = gpu_lower_of(lo)->where;
@@ -212,7 +212,7 @@ static enum rlx_status bring(struct rlx_lower *lo, uint8_t side, enum gpu_call_k
 		v = lo->st->in[i];
 		if (!v || where[storage(p, v)] & side)
 			continue;
-		st = cross(lo, kind, side == ON_DEVICE ? storage(p, v) : v);
+		st = transfer(lo, kind, side == ON_DEVICE ? storage(p, v) : v);
 		if (is_whole(p, v) || side == ON_DEVICE)
 			where[storage(p, v)] |= side;
 	}
@@ -234,7 +234,7 @@ static enum rlx_status written(struct rlx_lower *lo, uint8_t side)
 		gl->where[root] = side;
 		if (side == ON_HOST && !is_whole(p, v)) {
 			/* the rest of the storage may be on the device alone */
-			st = cross(lo, GPU_IN_CALL, v);
+			st = transfer(lo, GPU_IN_CALL, v);
 			gl->where[root] = ON_DEVICE;
 		}
 	}
@@ -242,7 +242,7 @@ static enum rlx_status written(struct rlx_lower *lo, uint8_t side)
 }
 
 /* An output's storage that is written in part by a kernel must be there whole. */
-static enum rlx_status bring_rest(struct rlx_lower *lo)
+static enum rlx_status transfer_rest(struct rlx_lower *lo)
 {
 	struct gpu_lower *gl = gpu_lower_of(lo);
 	const struct rlx_plan *p = lo->plan;
@@ -253,7 +253,7 @@ static enum rlx_status bring_rest(struct rlx_lower *lo)
 		root = storage(p, lo->st->out[i]);
 		if (is_whole(p, lo->st->out[i]) || gl->where[root] != ON_HOST)
 			continue;
-		st = cross(lo, GPU_IN_CALL, root);
+		st = transfer(lo, GPU_IN_CALL, root);
 		gl->where[root] |= ON_DEVICE;
 	}
 	return st;
@@ -263,7 +263,7 @@ static void undo(struct rlx_lower *lo)
 {
 	struct gpu_lower *gl = gpu_lower_of(lo);
 
-	code_of(lo)->n_kept = gl->kept;
+	code_of(lo)->n_persistent = gl->persistent;
 	memcpy(gl->where, gl->saved, gl->n_val);
 }
 
@@ -287,7 +287,7 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 	for (i = 0; i < lo->st->n_in; i++)
 		if (lo->plan->val[lo->st->in[i]].place.kind == RLX_PLACE_INPUT)
 			c->io[lo->plan->val[lo->st->in[i]].place.index].on_host = true;
-	st = bring(lo, ON_HOST, GPU_OUT_CALL);
+	st = transfer_inputs(lo, ON_HOST, GPU_OUT_CALL);
 	if (st)
 		return st;
 	call = rlx_lower_append(lo, true);
@@ -297,17 +297,17 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 	return written(lo, ON_HOST);
 }
 
-static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+static void persistent(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	struct gpu_code *c = code_of(lo);
-	uint64_t at = rlx_align64(c->n_kept);
+	uint64_t at = rlx_align64(c->n_persistent);
 
-	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
+	if (!reserve(&c->persistent, &c->cap_persistent, at + bytes)) {
 		rlx_lower_out_of_memory(lo);
 		return;
 	}
-	memcpy(c->kept + at, p, bytes);
-	c->n_kept = at + bytes;
+	memcpy(c->persistent + at, p, bytes);
+	c->n_persistent = at + bytes;
 	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT,
 						       .off = at });
 }
@@ -386,7 +386,7 @@ static const struct rlx_lower_ops ops = {
 	.call = call_kernel,
 	.host_fallback = host_fallback,
 	.undo = undo,
-	.kept = kept,
+	.persistent = persistent,
 	.gemm = gemm,
 	.conv = gpu_conv,
 	.recur = gpu_recur,
@@ -410,12 +410,12 @@ static enum rlx_status lower_step(struct gpu_lower *gl, const struct rlx_plan_st
 	lo->st = st;
 	gl->scratch = 0;
 	gl->decision = 0;
-	gl->kept = c->n_kept;
+	gl->persistent = c->n_persistent;
 	memcpy(gl->saved, gl->where, gl->n_val);
 	if (fn || !st->def) {	/* before the launches; undone if there are none */
-		rc = bring(lo, ON_DEVICE, GPU_IN_CALL);
+		rc = transfer_inputs(lo, ON_DEVICE, GPU_IN_CALL);
 		if (!rc)
-			rc = bring_rest(lo);
+			rc = transfer_rest(lo);
 	}
 	if (!rc)
 		rc = rlx_lower_step(lo, fn, flags);
@@ -553,7 +553,7 @@ static enum rlx_status get_modules(struct gpu_code *c, struct rlx_error *err)
 }
 
 /* Does the host's step of call @at exchange values with launches? */
-static bool crosses(const struct gpu_code *c, uint32_t at)
+static bool transfers(const struct gpu_code *c, uint32_t at)
 {
 	const struct gpu_call *call = gpu_calls(c);
 	uint32_t i;
@@ -573,7 +573,7 @@ static void count_crossing(struct gpu_code *c)
 	uint32_t i;
 
 	for (i = 0; i < c->calls.n_call; i++)
-		if (gpu_calls(c)[i].kind == GPU_HOST_CALL && crosses(c, i) && !c->base.crossing++)
+		if (gpu_calls(c)[i].kind == GPU_HOST_CALL && transfers(c, i) && !c->base.crossing++)
 			c->base.first_crossing = gpu_calls(c)[i].base.step;
 }
 
@@ -611,13 +611,14 @@ static enum rlx_status load_tables(struct gpu_code *c, struct rlx_error *err)
 	struct gpu_device *d = gpu_device_of(&c->base);
 	enum rlx_status st;
 
-	if (!c->n_kept)
+	if (!c->n_persistent)
 		return RLX_OK;
-	st = gpu_mem_new(d, c->n_kept, &c->kept_at, err);
+	st = gpu_mem_new(d, c->n_persistent, &c->persistent_at, err);
 	if (st)
 		return st;
 	pthread_mutex_lock(&d->lock);
-	st = gpu_check(d, d->api->copy_in(c->kept_at, c->kept, c->n_kept, d->stream),
+	st = gpu_check(d, d->api->copy_in(c->persistent_at, c->persistent, c->n_persistent,
+						 d->stream),
 		       "copying tables in", err);
 	if (!st)
 		st = gpu_check(d, d->api->stream_wait(d->stream), "copying tables in", err);
@@ -662,7 +663,7 @@ static bool is_fixed(void *ctx, const struct rlx_ref *r, const struct rlx_place 
 	uint32_t slot;
 
 	if (r->kind == RLX_REF_KEPT)
-		*out = c->kept_at + r->off;
+		*out = c->persistent_at + r->off;
 	else if (r->kind == RLX_REF_STATUS)
 		return false;
 	else if (at->kind == RLX_PLACE_CONST)
@@ -835,18 +836,18 @@ void gpu_release(struct rlx_code *code)
 		d->api->context_set(d->ctx);
 	for (i = 0; c->weight && i < code->plan->n_constant; i++)
 		gpu_weight_put(d, c->weight[i]);
-	gpu_mem_free(d, c->kept_at);
+	gpu_mem_free(d, c->persistent_at);
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->weight);
 	rlx_calls_fini(&c->calls);
-	rlx_free(c->kept);
+	rlx_free(c->persistent);
 	rlx_free(c->io);
 	rlx_free(c->wait);
 	c->weight = NULL;
-	c->kept = NULL;
+	c->persistent = NULL;
 	c->io = NULL;
 	c->wait = NULL;
-	c->kept_at = 0;
+	c->persistent_at = 0;
 }
 
 bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why)
@@ -867,7 +868,7 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 	lower_free(gl);
 	rlx_calls_fini(&code.calls);
 	rlx_bump_fini(&code.bump);
-	rlx_free(code.kept);
+	rlx_free(code.persistent);
 	rlx_free(code.io);
 	return yes;
 }

@@ -94,11 +94,11 @@ struct sides {
 };
 
 /* b, by rows, by columns in memory of the step. */
-static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, int64_t n_b,
-			    struct rlx_ref *ref)
+static enum rlx_status transpose_to_columns(struct rlx_lower *lo, const struct rlx_k_gemm *g,
+					    int64_t n_b, struct rlx_ref *ref)
 {
 	uint32_t tmp = rlx_lower_tmp(lo, (uint64_t)n_b);
-	struct rlx_k_turn *t = rlx_lower_args(lo, sizeof(*t));
+	struct rlx_k_transpose_f8 *t = rlx_lower_args(lo, sizeof(*t));
 
 	t->rows = (int64_t)g->k;
 	t->cols = (int64_t)g->n;
@@ -106,7 +106,7 @@ static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, in
 	rlx_lower_ref_in(lo, &t->src, 1, 0);
 	rlx_lower_ref_tmp(lo, &t->dst, tmp, 0);
 	*ref = lo->ref[1];
-	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_turn_f8_launch, 0);
+	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_transpose_f8_launch, 0);
 }
 
 /* Both sides in fp8 by the chip's own MMA of that, if it has them for this form. */
@@ -129,7 +129,7 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 		return false;
 	if (rows) {
 		t.b_fixed = false;
-		*st = turn(lo, &h->g, s->n_b, &ref);
+		*st = transpose_to_columns(lo, &h->g, s->n_b, &ref);
 		if (*st)
 			return true;
 		refer(h, offsetof(struct rlx_k_gemm, b), &ref);

@@ -160,7 +160,7 @@ static enum rlx_status lower_parts_by(struct writer *w, const struct rlx_parts *
 	return lo->status;
 }
 
-static bool takes_parts(const struct rlx_lower *lo, const struct rlx_parts *p)
+static bool supports_parts(const struct rlx_lower *lo, const struct rlx_parts *p)
 {
 	uint32_t k;
 
@@ -176,7 +176,7 @@ enum rlx_status gpu_lower_parts(struct rlx_lower *lo)
 	struct rlx_parts p;
 	struct writer *w;
 
-	if (!rlx_lower_parts(lo, &p) || !takes_parts(lo, &p))
+	if (!rlx_lower_parts(lo, &p) || !supports_parts(lo, &p))
 		return rlx_lower_unsupported(lo, "parts that broadcast, too many operands, or no "
 					     "compiler");
 	w = gpu_writer_alloc(lo);

@@ -186,8 +186,8 @@ static enum rlx_status make(struct gpu_device *d, struct gpu_resident *r, int fd
 	return fd < 0 ? create(d, r, &how, err) : import(d, r, fd, err);
 }
 
-static enum rlx_status bring(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
-			     int fd, void **out, struct rlx_error *err)
+static enum rlx_status upload(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+			      int fd, void **out, struct rlx_error *err)
 {
 	struct gpu_device *d = (struct gpu_device *)dev;
 	enum rlx_status st = gpu_enter(d, err);
@@ -277,4 +277,4 @@ static void put(struct rlx_device *dev, void *memory)
 	pthread_mutex_unlock(&d->lock);
 }
 
-const struct rlx_backend_memory gpu_memory = { .bring = bring, .share = share, .put = put };
+const struct rlx_backend_memory gpu_memory = { .upload = upload, .share = share, .put = put };

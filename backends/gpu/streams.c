@@ -90,7 +90,7 @@ struct turn {
 };
 
 /* How much later a launch begins behind one of another stream, and what it could do ahead. */
-static double cross_us(const struct gpu_streams *n)
+static double event_us(const struct gpu_streams *n)
 {
 	return gpu_chip(gpu_device_of(&n->c->base))->event_ns * 1e-3;
 }
@@ -125,11 +125,11 @@ static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t
 	uint32_t q;
 
 	if (m && !t->last[m])
-		at = cross_us(n);
+		at = event_us(n);
 	for (q = 0; q < RLX_STREAMS; q++) {
 		if (!need[q])
 			continue;
-		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us(n));
+		end = n->time[need[q] - 1].end + (q == m ? 0 : event_us(n));
 		at = end > at ? end : at;
 	}
 	return find_room(n, t->first, i, at);
@@ -176,7 +176,7 @@ static bool give_streams(struct gpu_streams *n, uint32_t first, uint32_t end)
 		take_turn(n, &t, i);
 		last = n->time[i].end > last ? n->time[i].end : last;
 	}
-	return t.last[1] && last + cross_us(n) < alone * (1 - least_gain);
+	return t.last[1] && last + event_us(n) < alone * (1 - least_gain);
 }
 
 /* ---- what waits for what ---- */

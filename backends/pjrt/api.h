@@ -190,7 +190,7 @@ struct pjrt_execute_options {
 	size_t				 n_send, n_recv;
 	int				 launch;
 	const int64_t			*kept;		/* inputs that are not given away */
-	size_t				 n_kept;
+	size_t				 n_persistent;
 	void				*context;
 	const char			*location;
 	size_t				 n_task;

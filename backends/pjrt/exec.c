@@ -39,10 +39,10 @@ enum rlx_status pjrt_init(struct rlx_exec *exec)
 	return rlx_fail(exec->err, RLX_ENOMEM, "pjrt: out of memory");
 }
 
-static void let_kept(struct pjrt_exec *x, struct pjrt_kept *k)
+static void drop_persistent(struct pjrt_exec *x, struct pjrt_persistent *k)
 {
 	pjrt_destroy(plugin_of(x), PJRT_BUFFER_DESTROY, k->buffer);
-	*k = (struct pjrt_kept){ 0 };
+	*k = (struct pjrt_persistent){ 0 };
 }
 
 void pjrt_fini(struct rlx_exec *exec)
@@ -51,9 +51,9 @@ void pjrt_fini(struct rlx_exec *exec)
 	uint32_t i;
 
 	for (i = 0; x->param && i < exec->code->plan->n_io[RLX_IO_PARAM]; i++)
-		let_kept(x, &x->param[i]);
+		drop_persistent(x, &x->param[i]);
 	for (i = 0; x->input && i < exec->code->plan->n_io[RLX_IO_INPUT]; i++)
-		let_kept(x, &x->input[i]);
+		drop_persistent(x, &x->input[i]);
 	rlx_free(x->param);
 	rlx_free(x->input);
 	rlx_free(x->in);
@@ -76,13 +76,13 @@ void pjrt_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	struct pjrt_exec *x = (struct pjrt_exec *)exec;
 
 	if (io != RLX_IO_OUTPUT)
-		let_kept(x, io == RLX_IO_PARAM ? &x->param[i] : &x->input[i]);
+		drop_persistent(x, io == RLX_IO_PARAM ? &x->param[i] : &x->input[i]);
 }
 
 bool pjrt_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	const struct pjrt_exec *x = (const struct pjrt_exec *)exec;
-	const struct pjrt_kept *k = io == RLX_IO_PARAM ? &x->param[i] : &x->input[i];
+	const struct pjrt_persistent *k = io == RLX_IO_PARAM ? &x->param[i] : &x->input[i];
 
 	return io != RLX_IO_OUTPUT && k->buffer && !k->in_place &&
 	       (io == RLX_IO_PARAM || k->version == rlx_input_version(exec, i));
@@ -113,11 +113,11 @@ static enum rlx_status import_value(struct pjrt_exec *x, uint32_t v, struct pjrt
 }
 
 /* Where value @v stays for later runs; NULL: it does not. */
-static struct pjrt_kept *kept_of(struct pjrt_exec *x, uint32_t v)
+static struct pjrt_persistent *persistent_of(struct pjrt_exec *x, uint32_t v)
 {
 	const struct rlx_plan *p = x->base.code->plan;
 	const struct rlx_place *at = &p->val[v].place;
-	struct pjrt_kept *k;
+	struct pjrt_persistent *k;
 
 	if (at->kind == RLX_PLACE_PARAM)
 		return &x->param[at->index];
@@ -125,7 +125,7 @@ static struct pjrt_kept *kept_of(struct pjrt_exec *x, uint32_t v)
 		return NULL;
 	k = &x->input[at->index];
 	if (k->version != rlx_input_version(&x->base, at->index))
-		let_kept(x, k);
+		drop_persistent(x, k);
 	k->version = rlx_input_version(&x->base, at->index);
 	return k->version ? k : NULL;
 }
@@ -135,14 +135,14 @@ static enum rlx_status take_inputs(struct pjrt_exec *x, const struct pjrt_module
 	const struct rlx_plan *p = x->base.code->plan;
 	enum rlx_status st = RLX_OK;
 	struct pjrt_buffer **kept;
-	struct pjrt_kept *k;
+	struct pjrt_persistent *k;
 	bool in_place;
 	uint32_t i;
 
 	for (i = 0; i < m->n_in && !st; i++) {
 		const struct rlx_place *at = &p->val[m->in[i]].place;
 
-		k = kept_of(x, m->in[i]);
+		k = persistent_of(x, m->in[i]);
 		kept = at->kind == RLX_PLACE_CONST ? &code_of(x)->weight[at->index] :
 		       k ? &k->buffer : NULL;
 		x->own[i] = !kept;

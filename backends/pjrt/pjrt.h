@@ -96,7 +96,7 @@ struct pjrt_code {
 };
 
 /* An input or param that later runs find. */
-struct pjrt_kept {
+struct pjrt_persistent {
 	struct pjrt_buffer	*buffer;	/* NULL: to be brought */
 	bool			 in_place;	/* it is the host's memory */
 	uint64_t		 version;	/* of an input: struct rlx_content */
@@ -104,7 +104,7 @@ struct pjrt_kept {
 
 struct pjrt_exec {
 	struct rlx_exec		 base;
-	struct pjrt_kept	*param, *input;
+	struct pjrt_persistent	*param, *input;
 	struct pjrt_buffer	**in, **out;
 	bool			*own;		/* in[i] is to be destroyed */
 	struct pjrt_event	**event;

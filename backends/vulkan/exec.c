@@ -256,7 +256,7 @@ static enum rlx_status host_step(struct vk_exec *x, const struct vk_segment *s)
 				   (char *)x->base.work + c->host_at, x->tensors);
 	if (!discrete && !st)
 		copy_staged(x, RLX_IO_OUTPUT, true);
-	return st || !discrete ? st : vk_bring_results(x, s);
+	return st || !discrete ? st : vk_upload_results(x, s);
 }
 
 static enum rlx_status run_segment(struct vk_exec *x, const struct vk_segment *s)
@@ -331,7 +331,7 @@ static void count_copies(struct vk_exec *x)
 	x->base.moved.out_bytes += x->each.out_bytes;
 }
 
-static enum rlx_status bring_inputs(struct vk_exec *x)
+static enum rlx_status upload_inputs(struct vk_exec *x)
 {
 	enum rlx_status st;
 
@@ -367,7 +367,7 @@ static enum rlx_status end(struct vk_exec *x, enum rlx_status st)
 /* All of it at once, with the copies around it. */
 static enum rlx_status submit_alone(struct vk_exec *x)
 {
-	enum rlx_status st = bring_inputs(x);
+	enum rlx_status st = upload_inputs(x);
 
 	if (!st)
 		st = vk_enqueue(x, x->segment->commands);
@@ -379,7 +379,7 @@ static enum rlx_status submit_alone(struct vk_exec *x)
 static enum rlx_status run_all(struct vk_exec *x)
 {
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
-	enum rlx_status st = bring_inputs(x);
+	enum rlx_status st = upload_inputs(x);
 	uint64_t at = x->base.step_ns ? rlx_now() : 0;
 	uint32_t i;
 

@@ -382,7 +382,7 @@ static bool whole_vectors(const size_t step[2])
 }
 
 /* Of f16 or bf16, in rows of whole vectors, and enough to fill half of a fragment. */
-static bool takes_coopmat(const struct rlx_k_gemm *g, const struct vk_launch *l)
+static bool supports_coopmat(const struct rlx_k_gemm *g, const struct vk_launch *l)
 {
 	return (g->a_type == RLX_F16 ? l->coopmat :
 		g->a_type == RLX_BF16 && l->coopmat_bf16) && g->b_type == g->a_type &&
@@ -434,7 +434,7 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 		refuse(l, "no Vulkan kernel multiplies these operands");
 		return;
 	}
-	if (takes_coopmat(g, l)) {
+	if (supports_coopmat(g, l)) {
 		launch_gemm_coopmat(g, l);
 		return;
 	}

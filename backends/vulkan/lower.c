@@ -169,20 +169,20 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 
 static void undo(struct rlx_lower *lo)
 {
-	code_of(lo)->n_kept = ((struct vk_lower *)lo)->kept;
+	code_of(lo)->n_persistent = ((struct vk_lower *)lo)->persistent;
 }
 
-static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+static void persistent(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	struct vk_code *c = code_of(lo);
-	uint64_t at = rlx_align64(c->n_kept);
+	uint64_t at = rlx_align64(c->n_persistent);
 
-	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
+	if (!reserve(&c->persistent, &c->cap_persistent, at + bytes)) {
 		rlx_lower_out_of_memory(lo);
 		return;
 	}
-	memcpy(c->kept + at, p, bytes);
-	c->n_kept = at + bytes;
+	memcpy(c->persistent + at, p, bytes);
+	c->n_persistent = at + bytes;
 	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT, .off = at });
 }
 
@@ -260,7 +260,7 @@ static enum rlx_status conv(struct rlx_lower *lo, const struct rlx_conv *g)
 }
 
 static const struct rlx_lower_ops ops = {
-	.call = call, .host_fallback = host_fallback, .undo = undo, .kept = kept,
+	.call = call, .host_fallback = host_fallback, .undo = undo, .persistent = persistent,
 	.gemm = gemm, .gemm_i8 = gemm_i8, .conv = conv, .conv_i8 = conv_i8, .recur = recur,
 	.has_16bit = true,
 };
@@ -290,7 +290,7 @@ static enum rlx_status lower_step(struct vk_lower *vl, const struct rlx_plan_ste
 				  uint32_t flags)
 {
 	vl->base.st = st;
-	vl->kept = code_of(&vl->base)->n_kept;
+	vl->persistent = code_of(&vl->base)->n_persistent;
 	return rlx_lower_step(&vl->base, st->def ? lowering(st->def->index) : NULL, flags);
 }
 
@@ -299,10 +299,10 @@ static enum rlx_status load_tables(struct vk_code *c, struct rlx_error *err)
 	struct vk_device *d = vk_device_of(&c->base);
 	enum rlx_status st;
 
-	if (!c->n_kept)
+	if (!c->n_persistent)
 		return RLX_OK;
-	st = vk_span_new(d, VK_LOCAL, c->n_kept, &c->kept_at, err);
-	return st ? st : vk_upload(d, &c->kept_at, c->kept, c->n_kept, err);
+	st = vk_span_new(d, VK_LOCAL, c->n_persistent, &c->persistent_at, err);
+	return st ? st : vk_upload(d, &c->persistent_at, c->persistent, c->n_persistent, err);
 }
 
 /* What calls read of constants is wanted on the device, once for all programs. */
@@ -333,7 +333,7 @@ static bool is_fixed(void *ctx, const struct rlx_ref *r, const struct rlx_place 
 	const struct vk_code *c = ctx;
 
 	if (r->kind == RLX_REF_KEPT)
-		*out = c->kept_at.at + r->off;
+		*out = c->persistent_at.at + r->off;
 	else if (r->kind == RLX_REF_VALUE && at->kind == RLX_PLACE_CONST)
 		*out = vk_weight_at(c->weight[at->index]) + r->off;
 	else
@@ -409,17 +409,17 @@ void vk_release(struct rlx_code *code)
 
 	for (i = 0; c->weight && i < code->plan->n_constant; i++)
 		vk_weight_put(d, c->weight[i]);
-	vk_span_free(d, &c->kept_at);
+	vk_span_free(d, &c->persistent_at);
 	rlx_calls_fini(&c->calls);
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->weight);
-	rlx_free(c->kept);
+	rlx_free(c->persistent);
 	rlx_free(c->io);
-	rlx_free(c->cross);
+	rlx_free(c->transfer);
 	c->io = NULL;
-	c->cross = NULL;
+	c->transfer = NULL;
 	c->weight = NULL;
-	c->kept = NULL;
+	c->persistent = NULL;
 }
 
 bool vk_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why)
@@ -432,7 +432,7 @@ bool vk_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct
 	if (vl)
 		yes = rlx_lower_try(&vl->base, lowering(q->def->index), q, true, why);
 	rlx_free(vl);
-	rlx_free(code.kept);
+	rlx_free(code.persistent);
 	rlx_calls_fini(&code.calls);
 	rlx_bump_fini(&code.bump);
 	return yes;

@@ -281,7 +281,8 @@ static uint32_t replacing(struct vk_exec *x, uint32_t i)
 	uint32_t o;
 
 	for (o = 0; o < p->n_io[RLX_IO_OUTPUT]; o++)
-		if (p->io[RLX_IO_OUTPUT][o].donated == i + 1 && !x->slot[RLX_IO_INPUT][i].kept &&
+		if (p->io[RLX_IO_OUTPUT][o].donated == i + 1 &&
+		    !x->slot[RLX_IO_INPUT][i].persistent &&
 		    local_of(x, RLX_IO_OUTPUT, o) == &x->slot[RLX_IO_INPUT][i].local)
 			return o + 1;
 	return 0;
@@ -299,7 +300,7 @@ static void set_apart(struct vk_exec *x)
 		uint64_t v = rlx_input_version(&x->base, i);
 		struct vk_slot *s = &x->slot[RLX_IO_INPUT][i], *out;
 
-		if (!v || !(x->base.content[i].promised || s->brought == v))
+		if (!v || !(x->base.content[i].promised || s->uploaded == v))
 			continue;
 		o = replacing(x, i);
 		if (!o)
@@ -332,8 +333,8 @@ static bool is_moved(const struct vk_exec *x, enum rlx_io io, uint32_t i)
 	if (!is->used || !x->base.ptr[io][i] || !bytes_of(x, io, i))
 		return false;
 	if (io == RLX_IO_INPUT)
-		return s->kept ? s->fresh : !is_here(x, i);
-	return is->writer && !vk_skips(x, is->writer - 1) && !s->kept;
+		return s->persistent ? s->fresh : !is_here(x, i);
+	return is->writer && !vk_skips(x, is->writer - 1) && !s->persistent;
 }
 
 /* Rows that carry no data are left as they are. */
@@ -392,8 +393,8 @@ static void places_of(struct vk_exec *x, uint32_t v, struct vk_region *host,
 }
 
 /* Values [from, from + n) of those that cross, to the host or from there. */
-static VkResult record_crossing(struct vk_exec *x, uint32_t from, uint32_t n, bool to_host,
-				VkCommandBuffer *out)
+static VkResult record_transfers(struct vk_exec *x, uint32_t from, uint32_t n, bool to_host,
+				 VkCommandBuffer *out)
 {
 	const struct vk_code *c = code_of(x);
 	struct vk_device *d = device_of(x);
@@ -406,9 +407,9 @@ static VkResult record_crossing(struct vk_exec *x, uint32_t from, uint32_t n, bo
 		return VK_SUCCESS;
 	r = begin(d, x->copies, out);
 	for (i = from; i < from + n && !r; i++) {
-		places_of(x, c->cross[i], &host, &local);
+		places_of(x, c->transfer[i], &host, &local);
 		copy(d, *out, to_host ? &local : &host, to_host ? &host : &local,
-		     rlx_plan_bytes(c->base.plan, c->cross[i]));
+		     rlx_plan_bytes(c->base.plan, c->transfer[i]));
 	}
 	return r ? r : end(d, *out);
 }
@@ -418,9 +419,9 @@ static VkResult record_step(struct vk_exec *x, struct vk_segment *s)
 	const struct vk_call *call = &vk_calls(code_of(x))[s->first];
 	VkResult r;
 
-	r = record_crossing(x, call->cross, call->n_fetch, true, &s->commands);
-	return r ? r : record_crossing(x, call->cross + call->n_fetch, call->n_bring, false,
-				       &s->bring);
+	r = record_transfers(x, call->transfer, call->n_fetch, true, &s->commands);
+	return r ? r : record_transfers(x, call->transfer + call->n_fetch, call->n_upload, false,
+					&s->upload);
 }
 
 static enum rlx_status record_copies(struct vk_exec *x)
@@ -444,7 +445,7 @@ static enum rlx_status record_copies(struct vk_exec *x)
 }
 
 /* Does a run bring the same inputs as the one that it was recorded for? */
-static bool brings_others(const struct vk_exec *x)
+static bool uploads_others(const struct vk_exec *x)
 {
 	uint32_t i, n = x->base.code->plan->n_io[RLX_IO_INPUT];
 
@@ -462,7 +463,7 @@ enum rlx_status vk_take_changes(struct vk_exec *x)
 		return x->changed ? take_slots(x) : RLX_OK;
 	set_apart(x);
 	st = x->changed ? take_slots(x) : RLX_OK;
-	return st || (x->moves && !brings_others(x)) ? st : record_copies(x);
+	return st || (x->moves && !uploads_others(x)) ? st : record_copies(x);
 }
 
 void vk_took_inputs(struct vk_exec *x, bool all)
@@ -477,8 +478,8 @@ void vk_took_inputs(struct vk_exec *x, bool all)
 		if (!all || !s->moved)
 			continue;
 		s->fresh = false;
-		s->brought = rlx_input_version(&x->base, i);
-		s->version = s->kept || (s->brought && replacing(x, i)) ? 0 : s->brought;
+		s->uploaded = rlx_input_version(&x->base, i);
+		s->version = s->persistent || (s->uploaded && replacing(x, i)) ? 0 : s->uploaded;
 	}
 }
 
@@ -500,7 +501,7 @@ bool vk_keep(struct rlx_exec *exec, unsigned int i, bool on)
 		x->changed = true;
 	}
 	x->slot[RLX_IO_INPUT][in].version = 0;
-	x->slot[RLX_IO_OUTPUT][i].kept = x->slot[RLX_IO_INPUT][in].kept = on;
+	x->slot[RLX_IO_OUTPUT][i].persistent = x->slot[RLX_IO_INPUT][in].persistent = on;
 	x->slot[RLX_IO_INPUT][in].fresh = true;
 	x->moves = false;
 	return on;
@@ -560,8 +561,9 @@ bool vk_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	if (io == RLX_IO_PARAM)
 		return s->weight && !s->changed && vk_weight_is_here(device_of(x), s->weight);
 	if (io == RLX_IO_INPUT)
-		return s->kept ? !s->fresh : is_here(x, i);
-	return s->kept && !x->slot[RLX_IO_INPUT][exec->code->plan->io[io][i].donated - 1].fresh;
+		return s->persistent ? !s->fresh : is_here(x, i);
+	return s->persistent &&
+	       !x->slot[RLX_IO_INPUT][exec->code->plan->io[io][i].donated - 1].fresh;
 }
 
 /* ---- what the host copies ---- */
@@ -585,14 +587,14 @@ void vk_stage_outputs(struct vk_exec *x)
 }
 
 /* The host's part of a crossing: what it copies, and the counts. */
-static void crossed(struct vk_exec *x, uint32_t from, uint32_t n, bool in)
+static void count_transfers(struct vk_exec *x, uint32_t from, uint32_t n, bool in)
 {
 	const struct rlx_plan *p = x->base.code->plan;
 	uint64_t bytes;
 	uint32_t i;
 
 	for (i = from; i < from + n; i++) {
-		const uint32_t v = code_of(x)->cross[i];
+		const uint32_t v = code_of(x)->transfer[i];
 		const struct rlx_place *at = &p->val[v].place;
 
 		bytes = rlx_plan_bytes(p, v);
@@ -610,16 +612,16 @@ enum rlx_status vk_fetch_operands(struct vk_exec *x, const struct vk_segment *s)
 	if (!st)	/* also copies of what the step before wrote: it may write there */
 		st = vk_settle(x);
 	if (!st)
-		crossed(x, call->cross, call->n_fetch, false);
+		count_transfers(x, call->transfer, call->n_fetch, false);
 	return st;
 }
 
-enum rlx_status vk_bring_results(struct vk_exec *x, const struct vk_segment *s)
+enum rlx_status vk_upload_results(struct vk_exec *x, const struct vk_segment *s)
 {
 	const struct vk_call *call = &vk_calls(code_of(x))[s->first];
 
-	if (!s->bring)
+	if (!s->upload)
 		return RLX_OK;
-	crossed(x, call->cross + call->n_fetch, call->n_bring, true);
-	return vk_enqueue(x, s->bring);
+	count_transfers(x, call->transfer + call->n_fetch, call->n_upload, true);
+	return vk_enqueue(x, s->upload);
 }

@@ -218,7 +218,7 @@ enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes
 enum rlx_status vk_weights_load(struct vk_device *d, struct vk_weight **w, uint32_t n,
 				struct rlx_error *err);
 uint64_t vk_weight_at(const struct vk_weight *w);
-/* Are its bytes there, and not to be brought over again? */
+/* Are its bytes there, and not to be uploaded again? */
 bool vk_weight_is_here(struct vk_device *d, const struct vk_weight *w);
 void vk_weight_put(struct vk_device *d, struct vk_weight *w);
 void vk_memory_free(struct vk_device *d);
@@ -314,7 +314,7 @@ struct vk_call {
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
 	uint32_t		groups;
 	uint32_t		after;		/* 1 + the last call that it needs; 0: none */
-	uint32_t		cross, n_fetch, n_bring;	/* of a host's step: vk_code.cross */
+	uint32_t		transfer, n_fetch, n_upload;	/* of a host's step: vk_code.transfer */
 	VkPipeline		pipeline;
 };
 
@@ -329,21 +329,21 @@ struct vk_code {
 	struct rlx_code		 base;
 	struct rlx_calls	 calls;		/* struct vk_call */
 	struct rlx_bump		 bump;
-	unsigned char		*kept;		/* tables, and where the device has them */
-	uint64_t		 n_kept, cap_kept;
-	struct vk_span		 kept_at;
+	unsigned char		*persistent;		/* tables, and where the device has them */
+	uint64_t		 n_persistent, cap_persistent;
+	struct vk_span		 persistent_at;
 	struct vk_weight	**weight;	/* per constant; NULL: not needed */
 	uint32_t		 n_bad;
 	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
 	struct vk_io		*io;		/* by slot */
-	uint32_t		*cross;		/* values; discrete: what a host's step reads, writes */
-	uint32_t		 n_cross, cap_cross;
+	uint32_t		*transfer;		/* values; discrete: what a host's step reads, writes */
+	uint32_t		 n_transfer, cap_transfer;
 	uint32_t		 most_tensors;
 };
 
 struct vk_lower {
 	struct rlx_lower	 base;
-	uint64_t		 kept;		/* when the step began */
+	uint64_t		 persistent;		/* when the step began */
 };
 
 static inline struct vk_call *vk_calls(const struct vk_code *c)
@@ -372,10 +372,10 @@ struct vk_slot {
 	/* discrete: what kernels use, a copy of what is bound */
 	struct vk_span		 local;
 	struct vk_weight	*weight;	/* of a param */
-	bool			 kept;		/* of a pair that stays there */
-	bool			 fresh;		/* kept input: what is bound is still to be brought */
-	/* Of an input (struct rlx_content): the version in @local, and the last one brought */
-	uint64_t		 version, brought;
+	bool			 persistent;		/* of a pair that stays there */
+	bool			 fresh;		/* kept input: what is bound is still to be uploaded */
+	/* Of an input (struct rlx_content): the version in @local, and the last one uploaded */
+	uint64_t		 version, uploaded;
 	bool			 apart;		/* input: no output takes its place */
 	bool			 moved;		/* input: exec->in brings it */
 };
@@ -384,7 +384,7 @@ struct vk_slot {
 struct vk_segment {
 	uint32_t	first, end;	/* calls; empty: a step of the host's alone */
 	VkCommandBuffer	commands;	/* of a step of the host's: before it, and after */
-	VkCommandBuffer	bring;
+	VkCommandBuffer	upload;
 };
 
 /* Command buffers that go to the queue together. */
@@ -463,10 +463,10 @@ void vk_upload_free(struct vk_device *d);
 
 /*
  * Before a run: what was bound since the last is reached; on a discrete device params are
- * brought, and copies recorded. What fails is tried again by the next run.
+ * uploaded, and copies recorded. What fails is tried again by the next run.
  */
 enum rlx_status vk_take_changes(struct vk_exec *x);
-/* Has a run brought its inputs? Then what is kept is not brought again. */
+/* Has a run uploaded its inputs? Then what is kept is not uploaded again. */
 void vk_took_inputs(struct vk_exec *x, bool all);
 /* Bytes [@at, @at + @bytes) of a buffer by the host, if the driver cannot reach it. */
 void vk_stage(struct vk_exec *x, enum rlx_io io, uint32_t i, uint64_t at, uint64_t bytes,
@@ -476,7 +476,7 @@ void vk_stage_inputs(struct vk_exec *x);
 void vk_stage_outputs(struct vk_exec *x);
 /* Before a step of the host's, for which the device has ended all; and behind it. */
 enum rlx_status vk_fetch_operands(struct vk_exec *x, const struct vk_segment *s);
-enum rlx_status vk_bring_results(struct vk_exec *x, const struct vk_segment *s);
+enum rlx_status vk_upload_results(struct vk_exec *x, const struct vk_segment *s);
 
 /* May these values share bytes? An output may lie where the input that it replaces does. */
 bool vk_overlaps(const struct rlx_plan *p, uint32_t a, uint32_t b);
@@ -486,7 +486,7 @@ bool vk_keep(struct rlx_exec *exec, unsigned int i, bool on);
 enum rlx_status vk_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 bool vk_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 
-/* ---- cross.c: when compiling, what a run will have to move ---- */
+/* ---- residency.c: when compiling, what a run will have to move ---- */
 
 enum rlx_status vk_find_crossing(struct vk_code *c, struct rlx_error *err);
 

@@ -90,7 +90,7 @@ static T *F(place)(const struct rlx_k_lapack *a, void *y, size_t at, T *spare)
 }
 
 /* y[n][m] = x[m][n]' */
-static void F(turn)(T *y, const T *x, int64_t m, int64_t n)
+static void F(transpose)(T *y, const T *x, int64_t m, int64_t n)
 {
 	enum { STEP = 16 };
 
@@ -101,7 +101,7 @@ static void F(turn)(T *y, const T *x, int64_t m, int64_t n)
 					y[c * m + r] = x[r * n + c];
 }
 
-RLX_INLINE void F(turn_square)(V r[VN])
+RLX_INLINE void F(transpose_square)(V r[VN])
 {
 	V t[VN];
 
@@ -132,7 +132,7 @@ RLX_INLINE void F(mean_square)(const T *x, T *y, int64_t n, int64_t i, int64_t j
 		a[r] = V_CALL(loadu)(x + (i + r) * n + j);
 		b[r] = V_CALL(loadu)(x + (j + r) * n + i);
 	}
-	F(turn_square)(b);
+	F(transpose_square)(b);
 	RLX_UNROLL
 	for (int64_t r = 0; r < VN; r++) {
 		a[r] = (a[r] + b[r]) * (T)0.5;
@@ -319,7 +319,7 @@ static bool F(qr)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *
 
 	if (!F(load)(a, a->l.a, u * all, x, all))
 		return false;
-	F(turn)(w->x, x, m, n);
+	F(transpose)(w->x, x, m, n);
 	a->lapack->LAPACK.geqrf(&m, &n, w->x, &m, w->tau, w->work, &a->lwork, &info);
 	for (int64_t i = 0; i < k; i++) {
 		T sign = w->x[i * m + i] < 0 ? -1 : 1;
@@ -337,7 +337,7 @@ static bool F(qr)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *
 	for (int64_t i = 0; i < k; i++)
 		for (int64_t j = 0; w->ints[i] && j < m; j++)
 			w->x[i * m + j] = -w->x[i * m + j];
-	F(turn)(q, w->x, k, m);
+	F(transpose)(q, w->x, k, m);
 	F(store)(a, a->l.y, u * left, q, left);
 	F(store)(a, a->l.y2, u * right, r, right);
 	return true;
@@ -352,7 +352,7 @@ static bool F(eigh)(const struct rlx_k_lapack *a, size_t u, const struct F(work)
 
 	if (!F(load)(a, a->l.a, u * all, v, all))
 		return false;
-	F(turn)(x, v, n, n);
+	F(transpose)(x, v, n, n);
 	for (size_t i = 0; i < all; i++)
 		x[i] = x[i] / 2 + v[i] / 2;
 	a->lapack->LAPACK.syevd("V", "L", &n, x, &n, w->tau, w->work, &a->lwork, w->ints, &ints,
@@ -367,7 +367,7 @@ static bool F(eigh)(const struct rlx_k_lapack *a, size_t u, const struct F(work)
 		for (int64_t i = 0; most < 0 && i < n; i++)
 			x[j * n + i] = -x[j * n + i];
 	}
-	F(turn)(v, x, n, n);
+	F(transpose)(v, x, n, n);
 	F(store)(a, a->l.y, u * (size_t)n, w->tau, (size_t)n);
 	F(store)(a, a->l.y2, u * all, v, all);
 	return true;

@@ -243,7 +243,7 @@ static void root_rows(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 		int64_t rows = e->end - at < STRIP ? e->end - at : STRIP;
 		const struct mat t = mat_at(e->t, 0, at), m = mat_at(e->m, at, e->k);
 
-		RLX_K(mat_turn)(t, m, rows, width);
+		RLX_K(mat_transpose)(t, m, rows, width);
 		for (int64_t j = 0; j < width; j++) {
 			const double *c = e->m.p + (e->k + j) * e->m.ld + e->k;
 
@@ -252,7 +252,7 @@ static void root_rows(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 			for (int64_t i = 0; i < rows; i++)
 				t.p[j * t.ld + i] /= c[j];
 		}
-		RLX_K(mat_turn)(m, t, width, rows);
+		RLX_K(mat_transpose)(m, t, width, rows);
 	}
 }
 

@@ -83,7 +83,7 @@ void RLX_K(mat_minus)(struct mat c, struct mat a, struct mat b, int64_t m, int64
 	}
 }
 
-void RLX_K(mat_turn)(struct mat y, struct mat x, int64_t m, int64_t n)
+void RLX_K(mat_transpose)(struct mat y, struct mat x, int64_t m, int64_t n)
 {
 	enum { STEP = 8 };
 
@@ -117,14 +117,14 @@ double RLX_K(mat_scale_of)(const double *x, size_t n)
 	return ldexp(1, -e > 1000 ? 1000 : -e);
 }
 
-/* t = the triangle of I - v t v' = H_j H_j+1 .., @at turned of it, of the block at column j */
-static void triangle(const struct reflections *r, int64_t j, int64_t width, bool turned)
+/* t = the triangle of I - v t v' = H_j H_j+1 .., @at transposed of it, of the block at column j */
+static void triangle(const struct reflections *r, int64_t j, int64_t width, bool transposed)
 {
 	enum { B = RLX_K_LINALG_BLOCK };
-	const struct mat v = reflect_block(r, j), vt = { r->turned, r->m - j };
+	const struct mat v = reflect_block(r, j), vt = { r->transposed, r->m - j };
 	double *g = r->t, *t = g + B * B;
 
-	RLX_K(mat_turn)(vt, v, r->m - j, width);
+	RLX_K(mat_transpose)(vt, v, r->m - j, width);
 	memset(g, 0, 2 * B * B * sizeof(*g));
 	RLX_K(mat_minus)((struct mat){ g, B }, vt, v, width, width, r->m - j);
 	for (int64_t c = 0; c < width; c++) {
@@ -134,8 +134,8 @@ static void triangle(const struct reflections *r, int64_t j, int64_t width, bool
 			double s = 0;
 
 			for (int64_t l = i; l < c; l++)
-				s += (turned ? t[l * B + i] : t[i * B + l]) * g[l * B + c];
-			t[turned ? c * B + i : i * B + c] = tau * s;	/* g is negative */
+				s += (transposed ? t[l * B + i] : t[i * B + l]) * g[l * B + c];
+			t[transposed ? c * B + i : i * B + c] = tau * s;	/* g is negative */
 		}
 		t[c * B + c] = tau;
 	}
@@ -151,7 +151,7 @@ static void by_strips(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 {
 	enum { B = RLX_K_LINALG_BLOCK };
 	const struct by *b = ctx;
-	const struct mat v = reflect_block(b->r, b->j), vt = { b->r->turned, b->r->m - b->j };
+	const struct mat v = reflect_block(b->r, b->j), vt = { b->r->transposed, b->r->m - b->j };
 	const struct mat t = { b->r->t + B * B, B };
 	_Alignas(64) double w[B * STRIP], y[B * STRIP];
 
@@ -170,15 +170,15 @@ static void by_strips(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 	}
 }
 
-void RLX_K(reflect_by)(const struct reflections *r, int64_t j, bool turned, struct mat c, int64_t n,
-		       const struct rlx_k_team *team)
+void RLX_K(reflect_by)(const struct reflections *r, int64_t j, bool transposed, struct mat c,
+		       int64_t n, const struct rlx_k_team *team)
 {
 	const int64_t b = RLX_K_LINALG_BLOCK;
 	struct by by = { .r = r, .c = c, .j = j, .n = n, .width = r->k - j < b ? r->k - j : b };
 
 	if (n <= 0)
 		return;
-	triangle(r, j, by.width, turned);
+	triangle(r, j, by.width, transposed);
 	mat_share(team, by_strips, &by, (uint64_t)((n + STRIP - 1) / STRIP));
 }
 

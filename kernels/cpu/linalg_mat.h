@@ -33,7 +33,7 @@ static inline void mat_share(const struct rlx_k_team *team, mat_part_fn *fn, voi
 /* c[m][n] -= a[m][k] b[k][n] */
 void RLX_K(mat_minus)(struct mat c, struct mat a, struct mat b, int64_t m, int64_t n, int64_t k);
 /* y[n][m] = x[m][n]' */
-void RLX_K(mat_turn)(struct mat y, struct mat x, int64_t m, int64_t n);
+void RLX_K(mat_transpose)(struct mat y, struct mat x, int64_t m, int64_t n);
 /* Multiply @n numbers by @f. */
 void RLX_K(mat_scale)(double *x, double f, size_t n);
 /*
@@ -47,7 +47,7 @@ double RLX_K(mat_scale_of)(const double *x, size_t n);
  * row j, in blocks of 32 columns, which RLX_K(reflect_block) gives.
  */
 struct reflections {
-	double	*v, *tau, *turned, *t;
+	double	*v, *tau, *transposed, *t;
 	int64_t	m, k;
 };
 
@@ -57,8 +57,8 @@ static inline struct reflections reflections_at(double *p, int64_t m, int64_t k)
 	const int64_t b = RLX_K_LINALG_BLOCK;
 	struct reflections r = { .v = p, .m = m, .k = k };
 
-	r.turned = p + (k + b - 1) / b * m * b;
-	r.tau = r.turned + m * b;
+	r.transposed = p + (k + b - 1) / b * m * b;
+	r.tau = r.transposed + m * b;
 	r.t = r.tau + k;
 	return r;
 }
@@ -82,7 +82,7 @@ static inline double *reflect_column(const struct reflections *r, int64_t j)
 /* For who fills in columns from their first rows on */
 static inline void reflections_clear(const struct reflections *r)
 {
-	memset(r->v, 0, (size_t)(r->turned - r->v) * sizeof(double));
+	memset(r->v, 0, (size_t)(r->transposed - r->v) * sizeof(double));
 }
 
 /* Of less than this squares have lost digits: what has it counts as 0, beside what is near 1. */
@@ -107,10 +107,10 @@ static inline double reflect_make(double first, double rest, double *beta, doubl
 
 /*
  * c[m - j][n], which begins at row j, times the block at column j of r: by H_j H_j+1 .. or
- * @turned, by .. H_j+1 H_j.
+ * @transposed, by .. H_j+1 H_j.
  */
-void RLX_K(reflect_by)(const struct reflections *r, int64_t j, bool turned, struct mat c, int64_t n,
-		       const struct rlx_k_team *team);
+void RLX_K(reflect_by)(const struct reflections *r, int64_t j, bool transposed, struct mat c,
+		       int64_t n, const struct rlx_k_team *team);
 /* q[m][n] = H_0 H_1 .. H_k-1, the first n columns, n <= m */
 void RLX_K(reflect_form)(const struct reflections *r, struct mat q, int64_t n,
 			 const struct rlx_k_team *team);

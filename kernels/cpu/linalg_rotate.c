@@ -86,7 +86,7 @@ static void from_rows(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 
 		if (rows < STRIP)
 			memset(z.p, 0, (size_t)(h->s->n * STRIP) * sizeof(double));
-		RLX_K(mat_turn)(z, mat_at(h->q, at, 0), rows < STRIP ? rows : STRIP, h->s->n);
+		RLX_K(mat_transpose)(z, mat_at(h->q, at, 0), rows < STRIP ? rows : STRIP, h->s->n);
 	}
 }
 

@@ -132,7 +132,7 @@ struct qr {
 };
 
 /* c and s of f, g, and what becomes of f */
-static double turn(double f, double g, double *c, double *s)
+static double givens(double f, double g, double *c, double *s)
 {
 	double t = sqrt(f * f + g * g);
 
@@ -150,7 +150,7 @@ static void empty_column(struct qr *q, int64_t k, int64_t p)
 
 	q->e[p - 2] = 0;
 	for (int64_t j = p - 2; j >= k; j--) {
-		q->s[j] = turn(q->s[j], f, &c, &s);
+		q->s[j] = givens(q->s[j], f, &c, &s);
 		if (j != k) {
 			f = -s * q->e[j - 1];
 			q->e[j - 1] *= c;
@@ -166,7 +166,7 @@ static void empty_row(struct qr *q, int64_t k, int64_t p)
 
 	q->e[k - 1] = 0;
 	for (int64_t j = k; j < p; j++) {
-		q->s[j] = turn(q->s[j], f, &c, &s);
+		q->s[j] = givens(q->s[j], f, &c, &s);
 		f = -s * q->e[j];
 		q->e[j] *= c;
 		rotations_add(&q->u, j, k - 1, c, s);
@@ -195,7 +195,7 @@ static void sweep(struct qr *q, int64_t k, int64_t p)
 	double *s = q->s, *e = q->e, g, c, sn, t, f = shift(s, e, k, p, &g);
 
 	for (int64_t j = k; j + 1 < p; j++) {
-		t = turn(f, g, &c, &sn);
+		t = givens(f, g, &c, &sn);
 		if (j != k)
 			e[j - 1] = t;
 		f = c * s[j] + sn * e[j];
@@ -203,7 +203,7 @@ static void sweep(struct qr *q, int64_t k, int64_t p)
 		g = sn * s[j + 1];
 		s[j + 1] *= c;
 		rotations_add(&q->v, j, j + 1, c, sn);
-		s[j] = turn(f, g, &c, &sn);
+		s[j] = givens(f, g, &c, &sn);
 		f = c * e[j] + sn * s[j + 1];
 		s[j + 1] = c * s[j + 1] - sn * e[j];
 		g = sn * e[j + 1];
@@ -449,7 +449,7 @@ static bool one(const struct rlx_k_linalg *a, size_t u, double *work)
 	lay_out(&d, a, work);
 	RLX_K(linalg_load)(a, a->a, u * all, wide ? d.u.p : d.a.p, all);
 	if (wide)
-		RLX_K(mat_turn)(d.a, (struct mat){ d.u.p, a->n }, a->m, a->n);
+		RLX_K(mat_transpose)(d.a, (struct mat){ d.u.p, a->n }, a->m, a->n);
 	scale = RLX_K(mat_scale_of)(d.a.p, all);
 	RLX_K(mat_scale)(d.a.p, scale, all);
 	if (scale != 0 && factorise(&d, scale, a->team)) {
@@ -461,11 +461,11 @@ static bool one(const struct rlx_k_linalg *a, size_t u, double *work)
 			d.v.p[i] = d.s[i % d.n] = NAN;
 	}
 	if (wide) {
-		RLX_K(mat_turn)((struct mat){ d.a.p, d.m }, d.u, d.m, d.n);
+		RLX_K(mat_transpose)((struct mat){ d.a.p, d.m }, d.u, d.m, d.n);
 		d.u = d.v;
 		d.v = d.a;
 	} else {
-		RLX_K(mat_turn)((struct mat){ d.a.p, d.n }, d.v, d.n, d.n);
+		RLX_K(mat_transpose)((struct mat){ d.a.p, d.n }, d.v, d.n, d.n);
 		d.v = d.a;
 	}
 	RLX_K(linalg_store)(a, a->y, u * (size_t)(a->m * d.n), d.u.p, (size_t)(a->m * d.n));

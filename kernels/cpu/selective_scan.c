@@ -9,7 +9,7 @@ rlx_k_fn RLX_K(selective_scan);
 enum { CHANNELS = RLX_K_SSM_CHANNELS };
 
 /* Element (lane, i) of rows of n to [i][CHANNELS], or back; lanes beyond are 0. */
-static void turn(float *t, float *rows, int64_t lanes, int64_t n, bool back)
+static void transpose(float *t, float *rows, int64_t lanes, int64_t n, bool back)
 {
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t l = 0; l < CHANNELS; l++)
@@ -42,9 +42,9 @@ static void channels(const struct rlx_k_selective_scan *a, int64_t batch, int64_
 	const float *dx = a->delta, *xs = a->x, *ds = a->d, *zs = a->z;
 	float *at = t, *ht = t + n * CHANNELS, *ys = a->y;
 
-	turn(at, (float *)a->a + from * n, lanes, n, false);
+	transpose(at, (float *)a->a + from * n, lanes, n, false);
 	if (a->state)
-		turn(ht, (float *)a->state + (batch * a->h + from) * n, lanes, n, false);
+		transpose(ht, (float *)a->state + (batch * a->h + from) * n, lanes, n, false);
 	else
 		memset(ht, 0, (size_t)(n * CHANNELS) * sizeof(*ht));
 	for (int64_t s = 0; s < a->steps; s++) {
@@ -68,7 +68,7 @@ static void channels(const struct rlx_k_selective_scan *a, int64_t batch, int64_
 			vf_storen(ys + i, y, k);
 		}
 	}
-	turn(ht, (float *)a->last + (batch * a->h + from) * n, lanes, n, true);
+	transpose(ht, (float *)a->last + (batch * a->h + from) * n, lanes, n, true);
 }
 
 void RLX_K(selective_scan)(const void *args, size_t begin, size_t end, void *scratch)

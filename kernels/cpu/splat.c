@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Gaussian splats blended into a picture: a row of a tile in vectors, splat after splat. */
+/* Gaussian splats blended into an image: a row of a tile in vectors, splat after splat. */
 #include "kernels/kernel.h"
 #include "kernels/simd/math.h"
 #include "kernels/splat.h"
@@ -8,7 +8,7 @@ rlx_k_fn RLX_K(splat_blend), RLX_K(splat_blend_grad);
 
 enum { TILE = RLX_K_SPLAT_TILE, FIELDS = RLX_K_SPLAT_FIELDS, PIXELS = TILE * TILE };
 
-/* A picture's splats, and those that touch a strip and a tile of it. */
+/* An image's splats, and those that touch a strip and a tile of it. */
 struct scene {
 	const float	*splats, *boxes;
 	int64_t		n, width;
@@ -138,7 +138,7 @@ static bool any_open(const float *t, int rows)
 	return false;
 }
 
-/* Light for the pixels that are in the picture. */
+/* Light for the pixels that are in the image. */
 static void open_tile(float *t, int rows, int64_t cols)
 {
 	for (int i = 0; i < PIXELS; i++)

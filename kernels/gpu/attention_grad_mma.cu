@@ -58,7 +58,7 @@ static DEV inline void two_of(const struct task &w, int h, struct rows *x, struc
 
 /* Tile @t of what head @h has to bring for a block of keys (OF_KEYS) or of queries. */
 template <bool OF_KEYS>
-static DEV inline void bring_tile(const struct task &w, int h, int t, struct tile *to)
+static DEV inline void load_tile(const struct task &w, int h, int t, struct tile *to)
 {
 	int64_t at = ((int64_t)w.b * w.a.heads + h) * w.a.q_len + (int64_t)t * TILE;
 	struct rows x, y;
@@ -138,7 +138,7 @@ static DEV inline void block_of(const struct task &w, struct smem *m)
 	load_rows<ROWS>(m->own_a, x, w.first);
 	load_rows<ROWS>(m->own_b, y, w.first);
 	if (steps > 0)
-		bring_tile<OF_KEYS>(w, head, from, &m->next[0]);
+		load_tile<OF_KEYS>(w, head, from, &m->next[0]);
 	copy_commit();
 	if (!OF_KEYS)
 		own_load(w, row, &own);
@@ -149,8 +149,8 @@ static DEV inline void block_of(const struct task &w, struct smem *m)
 		copy_wait<0>();
 		__syncthreads();
 		if (s + 1 < steps)
-			bring_tile<OF_KEYS>(w, OF_KEYS ? head + (s + 1) / each : head,
-					    from + (s + 1) % each, &m->next[(s + 1) % 2]);
+			load_tile<OF_KEYS>(w, OF_KEYS ? head + (s + 1) / each : head,
+					   from + (s + 1) % each, &m->next[(s + 1) % 2]);
 		copy_commit();
 		if (KEEP && !s) {
 #pragma unroll

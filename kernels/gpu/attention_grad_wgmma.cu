@@ -91,7 +91,7 @@ static DEV inline void load_sums(const struct task &w, int h, int first, float *
 
 /* A block of keys (OF_KEYS) or of queries: its own rows, and the tiles that come by. */
 template <bool OF_KEYS>
-static DEV inline void feed(const struct task &w, const struct smem &s, turn<STAGES> *t)
+static DEV inline void feed(const struct task &w, const struct smem &s, pipeline_state<STAGES> *t)
 {
 	int share = (int)(w.a.heads / w.a.kv_heads), head = OF_KEYS ? w.h * share : w.h / share;
 	int own = (OF_KEYS ? w.len : (int)w.a.q_len) - w.first, from, to;
@@ -173,7 +173,8 @@ static DEV inline void one_tile(const struct task &w, const struct smem &s, int 
 
 /* Group @g's rows of a block of keys (OF_KEYS) or of queries. */
 template <bool OF_KEYS>
-static DEV inline void work(const struct task &w, const struct smem &s, int g, turn<STAGES> *t)
+static DEV inline void work(const struct task &w, const struct smem &s, int g,
+			    pipeline_state<STAGES> *t)
 {
 	int share = OF_KEYS ? (int)(w.a.heads / w.a.kv_heads) : 1, from, to, mine, end;
 	int row = w.first + g * 64 + warp_id() % 4 * MMA_M;
@@ -207,7 +208,7 @@ RLX_G_KERNEL(attention_grad_wgmma, struct rlx_k_attention_grad, THREADS)
 	struct task w = { a, a.a, env, lse, sum, 0, 0, 0, 0 };
 	int group = same((int)threadIdx.x / GROUP);
 	uint32_t tasks = tasks_of(a.a), u;
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 
 	if (env.pass == 0) {
 		sum_rows(a, env, lse, sum, rows);

@@ -43,7 +43,7 @@ static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_
 			    const struct smem &s)
 {
 	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 
 	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
 		struct job w = job_at(a, env, heads, u, ROWS, KEYS);
@@ -75,7 +75,7 @@ struct task {
 	struct job	w;
 	const void	*bias;
 	struct smem	r;
-	turn<STAGES>	t;
+	pipeline_state<STAGES>	t;
 	int		g, row;		/* the first of this warp's queries */
 };
 
@@ -95,17 +95,17 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	const unsigned char *q = x->r.q + x->g * 64 * ROW;
 	struct barriers *bar = x->r.bar;
 	float c[SCORES], scale[LANE_ROWS];
-	turn<STAGES> v = x->t;	/* values follow one tile behind */
+	pipeline_state<STAGES> v = x->t;	/* values follow one tile behind */
 	uint32_t p[KEYS / 4];
 
 	await(bar->k_full, x->t);
 	if (GROUPS > 1)
-		turn_wait(x->g);
+		order_wait(x->g);
 	wgmma_settle(c);
 	wgmma_fence();
 	multiply<KEYS>(c, q, x->r.k + x->t.stage * KV_BYTES);
 	if (GROUPS > 1)
-		turn_pass(x->g, GROUPS);
+		order_pass(x->g, GROUPS);
 	wgmma_wait<0>();
 	wgmma_settle(c);
 	bar_arrive(&bar->k_free[x->t.stage]);
@@ -115,7 +115,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	for (int i = x->w.from + 1; i < x->w.to; i++) {
 		await(bar->k_full, x->t);
 		if (GROUPS > 1)
-			turn_wait(x->g);
+			order_wait(x->g);
 		wgmma_settle(c);
 		wgmma_settle(s->out);
 		wgmma_settle(p);
@@ -125,7 +125,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 		wgmma_fence();
 		add_up<KEYS>(s->out, p, x->r.v + v.stage * KV_BYTES);
 		if (GROUPS > 1)
-			turn_pass(x->g, GROUPS);
+			order_pass(x->g, GROUPS);
 		wgmma_wait<1>();
 		wgmma_settle(c);
 		bar_arrive(&bar->k_free[x->t.stage]);
@@ -158,7 +158,7 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
 
 	if (GROUPS > 1)
-		turn_first(g, GROUPS);
+		order_first(g, GROUPS);
 	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
 		struct state s;
 

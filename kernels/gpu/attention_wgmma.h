@@ -115,7 +115,7 @@ static DEV inline void clear_fill(const struct rlx_k_attention &a, unsigned char
 
 /* Until a stage is full, of what the loading group's threads wrote. */
 template <int STAGES>
-static DEV inline void await(uint64_t *full, const turn<STAGES> &t)
+static DEV inline void await(uint64_t *full, const pipeline_state<STAGES> &t)
 {
 	bar_wait(&full[t.stage], t.phase);
 	wgmma_see();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Convolutions of f16 or bf16 by tensor cores. A first pass turns input and weights to
+ * Convolutions of f16 or bf16 by tensor cores. A first pass repacks input and weights to
  * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
  * come by the chunk, in the order of taps, then channels, and asynchronous copies
  * bring them. What comes channels last is read as it is, but for a plain x.
@@ -17,7 +17,7 @@
 /* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)
 #include "kernels/gpu/conv.h"
-#include "kernels/gpu/conv_turn.h"
+#include "kernels/gpu/conv_repack.h"
 #include "kernels/gpu/mma.h"
 
 /* Channels by pixels: 128 x 128, 64 x 128 or 64 x 64. */
@@ -39,27 +39,27 @@ enum {
 
 struct alignas(16) chunk { mem v[8]; };
 
-/* Sizes of the turned forms: x is [image][pixel][group][wide], w [row][tap][wide]. */
-struct turned {
+/* Sizes of the repacked forms: x is [image][pixel][group][wide], w [row][tap][wide]. */
+struct repacked {
 	int64_t	pixels, wide, taps;
 	mem	*x, *w;
 };
 
-static DEV inline struct turned turned_of(const struct rlx_k_conv_nd &a,
-					  const struct rlx_g_env &env)
+static DEV inline struct repacked repacked_of(const struct rlx_k_conv_nd &a,
+					      const struct rlx_g_env &env)
 {
 	char *p = (char *)env.scratch;
 
-	return turned{ (int64_t)(a.in[0] * a.in[1] * a.in[2]), rlx_g_conv_wide(&a),
+	return repacked{ (int64_t)(a.in[0] * a.in[1] * a.in[2]), rlx_g_conv_wide(&a),
 		       (int64_t)(a.k[0] * a.k[1] * a.k[2]),
 		       a.channels_last && !a.x_plain ? (mem *)RLX_G_PTR(const mem, a.x) : (mem *)p,
 		       a.channels_last ? (mem *)RLX_G_PTR(const mem, a.w) :
 					 (mem *)(p + rlx_g_conv_x_bytes(&a)) };
 }
 
-/* Chunk @i of the turned weights. */
-static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
-			      const struct turned &t, int64_t i)
+/* Chunk @i of the repacked weights. */
+static DEV inline void repack_w(const struct rlx_k_conv_nd &a, const mem *w,
+				const struct repacked &t, int64_t i)
 {
 	int64_t channels = (int64_t)(a.ic / a.groups), rows = (int64_t)(a.oc / a.groups);
 	int64_t row, tap, c, group, at = i, from, step;
@@ -76,19 +76,19 @@ static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
 	((struct chunk *)t.w)[at] = v;
 }
 
-static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-			    conv_turn_line *smem)
+static DEV inline void repack(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+			      conv_repack_line *smem)
 {
-	struct turned t = turned_of(a, env);
+	struct repacked t = repacked_of(a, env);
 	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
 	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
 
-	conv_turn<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x), (uint16_t *)t.x, smem,
-			   (int64_t)a.n);
+	conv_repack<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x), (uint16_t *)t.x, smem,
+			     (int64_t)a.n);
 	for (int64_t i = block * THREADS + threadIdx.x; i < chunks && !a.channels_last;
 	     i += blocks * THREADS)
-		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
+		repack_w(a, RLX_G_PTR(const mem, a.w), t, i);
 }
 
 /* ---- MMA ---- */
@@ -126,7 +126,7 @@ struct bringer {
 	int		at[ROWS_B][3];
 	struct spot	now, by;
 
-	DEV void begin(const struct rlx_k_conv_nd &a, const struct turned &t,
+	DEV void begin(const struct rlx_k_conv_nd &a, const struct repacked &t,
 		       const struct conv_tile &tile, int step)
 	{
 		int lane = (int)threadIdx.x / CHUNKS, wide = (int)t.wide / 8;
@@ -159,7 +159,7 @@ struct bringer {
 	}
 
 	/* the step's chunks to @stage; on to the next step */
-	DEV void bring(const struct rlx_k_conv_nd &a, const struct turned &t,
+	DEV void bring(const struct rlx_k_conv_nd &a, const struct repacked &t,
 		       const struct conv &f, mem *stage)
 	{
 		int tap[3], off[3], k = (int)threadIdx.x % CHUNKS * 8, wt = 0, xt = 0;
@@ -273,7 +273,7 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 			       mem *shared, int64_t *place, int64_t tile)
 {
 	struct conv_tile t = conv_tile_at(a, env, tile, BM, BN);
-	struct turned from = turned_of(a, env);
+	struct repacked from = repacked_of(a, env);
 	float c[TM][TN][MMA_C] = {};
 	struct bringer b;
 	int first, last;
@@ -303,7 +303,7 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 	}
 	copy_wait<0>();
 	__syncthreads();
-	finish(a, conv_ends_of(a, env, gridDim.y > 1, rlx_g_conv_turned(&a)), t, c,
+	finish(a, conv_ends_of(a, env, gridDim.y > 1, rlx_g_conv_repacked(&a)), t, c,
 	       (float *)shared, place);
 	__syncthreads();
 }
@@ -314,13 +314,13 @@ RLX_G_KERNEL(conv_mma, struct rlx_k_conv_nd, THREADS)
 	SHARED(int64_t, place, [BN]);
 	int64_t tiles = rlx_g_conv_tiles(&a, BM, BN);
 
-	/* nothing is turned where nothing has to be */
-	int pass = (int)env.pass + !rlx_g_conv_turned(&a);
+	/* nothing is repacked where nothing has to be */
+	int pass = (int)env.pass + !rlx_g_conv_repacked(&a);
 
 	if (pass == 0)
-		turn(a, env, (conv_turn_line *)shared);
+		repack(a, env, (conv_repack_line *)shared);
 	else if (pass == 2)
-		conv_add_up(a, env, rlx_g_conv_turned(&a));
+		conv_add_up(a, env, rlx_g_conv_repacked(&a));
 	for (int64_t t = blockIdx.x; pass == 1 && t < tiles; t += gridDim.x)
 		product(a, env, (mem *)shared, place, t);
 }

@@ -61,15 +61,15 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 	       (uint64_t)rlx_g_conv_wide(a) * 2;
 }
 
-/* Tiles in which a plain x is turned (conv_turn.h), of so many images. */
-#define RLX_G_CONV_TURN		64	/* pixels and channels */
+/* Tiles in which a plain x is turned (conv_repack.h), of so many images. */
+#define RLX_G_CONV_REPACK		64	/* pixels and channels */
 
-static inline int64_t rlx_g_conv_turns(const struct rlx_k_conv_nd *a, int64_t images)
+static inline int64_t rlx_g_conv_repacks(const struct rlx_k_conv_nd *a, int64_t images)
 {
 	int64_t pixels = (int64_t)(a->in[0] * a->in[1] * a->in[2]);
 
-	return images * (int64_t)a->groups * rlx_g_conv_split(pixels, RLX_G_CONV_TURN) *
-	       rlx_g_conv_split(rlx_g_conv_wide(a), RLX_G_CONV_TURN);
+	return images * (int64_t)a->groups * rlx_g_conv_split(pixels, RLX_G_CONV_REPACK) *
+	       rlx_g_conv_split(rlx_g_conv_wide(a), RLX_G_CONV_REPACK);
 }
 
 /*
@@ -128,7 +128,7 @@ static inline uint64_t rlx_g_conv_plain_bytes(const struct rlx_k_conv_nd *a)
 }
 
 /* What is in scratch of both; what follows them is aligned as they are. */
-static inline uint64_t rlx_g_conv_turned(const struct rlx_k_conv_nd *a)
+static inline uint64_t rlx_g_conv_repacked(const struct rlx_k_conv_nd *a)
 {
 	if (a->channels_last)
 		return a->x_plain ? rlx_g_conv_x_bytes(a) : 0;

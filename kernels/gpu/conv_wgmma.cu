@@ -8,7 +8,7 @@
  * BM pixels that follow one another reads (im2col mode: zeros are the padding) and that tap's
  * weights of BN channels, 64 input channels deep; the rest is gemm_wgmma_tile.h. Of 32 channels or
  * 16 (CONV_CHANNELS), a step has two taps or four: few channels would leave most of 64 zeros.
- * A plain x is turned first, by a pass of its own (CONV_TURNED). One of up to 8 channels with a
+ * A plain x is turned first, by a pass of its own (CONV_REPACKED). One of up to 8 channels with a
  * row's padding in it (8): then a row of taps is one run of elements, and taken as one tap of so
  * many channels, of places a stride of pixels of 8 channels apart. With an even stride pixels of
  * up to 4 channels have 4 (4), which are as many bytes apart as TMA can tell; so have the taps of
@@ -39,15 +39,15 @@
 #define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == GEMM_F32)
 #define CONV_ACROSS	(CONV_PLAIN_Y == 2)	/* tiles reach across images */
 #define STORE_SHIFTED	(CONV_PLAIN_Y == 1)
-#define CONV_FOLDED	(CONV_TURNED > 1)
-#define CONV_FOLD	CONV_TURNED	/* channels of a folded pixel */
-#include "kernels/gpu/conv_turn.h"
+#define CONV_FOLDED	(CONV_REPACKED > 1)
+#define CONV_FOLD	CONV_REPACKED	/* channels of a folded pixel */
+#include "kernels/gpu/conv_repack.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
 
 /* Folded, a row of taps is one of many channels. */
 #define TAPS_ACROSS(a)	(CONV_FOLDED ? 1 : (int)(a).k[2])
 #define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * CONV_FOLD : \
-			 CONV_TURNED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
+			 CONV_REPACKED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
 enum {
 	CHANNELS = CONV_CHANNELS, PIECES = DEPTH / CHANNELS,	/* of a step */
@@ -292,7 +292,7 @@ static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_
 {
 	const unsigned char *maps = (const unsigned char *)env.maps;
 	tiling in(a, env);
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 	share k(a);
 
 	tensor_map_acquire(maps);
@@ -362,7 +362,7 @@ static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct 
 	int group = (int)threadIdx.x / GROUP;
 	struct rlx_k_gemm g = gemm_of(a, env);
 	tiling in(a, env);
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 	share k(a);
 #if CONV_SPLIT_K
 	float *part = parts_of(a, env) + blockIdx.y * (uint64_t)(a.n * a.y_n);
@@ -479,20 +479,20 @@ RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
 
-#if CONV_TURNED
+#if CONV_REPACKED
 	if (env.pass == 0) {
 #if CONV_FOLDED
 		fold(a, env);
 #else
 		pdl_wait();
-		conv_turn<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
-				   (conv_turn_line *)shared, live_rows(env, (int64_t)a.n));
+		conv_repack<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
+				     (conv_repack_line *)shared, live_rows(env, (int64_t)a.n));
 #endif
 		return;
 	}
 #endif
 #if CONV_SPLIT_K
-	if (env.pass > (CONV_TURNED != 0)) {
+	if (env.pass > (CONV_REPACKED != 0)) {
 		add_up(a, env);
 		return;
 	}

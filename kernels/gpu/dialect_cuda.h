@@ -32,7 +32,7 @@ static DEV inline void pdl_trigger(void)
  * that is missing is a trip to the L2, which the launch ahead hides. The words are of no use but
  * that nobody can leave out reading them: a second trigger does nothing.
  */
-template <class T> static DEV inline void bring_args(const T &a)
+template <class T> static DEV inline void prefetch_args(const T &a)
 {
 #if RLX_ARCH >= 90
 	const uint32_t *word = (const uint32_t *)&a;
@@ -63,12 +63,12 @@ template <class T> static DEV inline void bring_args(const T &a)
 	}								\
 	static DEV inline void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
 /* Hints: the line at @p into the second-level cache, or near this processor. */
-static DEV inline void bring(const void *p)
+static DEV inline void prefetch_l2(const void *p)
 {
 	asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
 }
 
-static DEV inline void bring_near(const void *p)
+static DEV inline void prefetch_l1(const void *p)
 {
 	asm volatile("{ .reg .b32 v; ld.global.u8 v, [%0]; }" :: "l"(p));
 }
@@ -81,8 +81,8 @@ static DEV inline void bring_near(const void *p)
 	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env); \
 	RLX_G_KERNEL_PDL(name, type, threads)				\
 	{								\
-		bring_args(a);						\
-		bring_args(env);					\
+		prefetch_args(a);						\
+		prefetch_args(env);					\
 		pdl_wait();						\
 		rlx_g_##name##_late(a, env);				\
 	}								\

@@ -66,11 +66,11 @@ static DEV inline void pdl_wait(void)
 	emu_pdl_wait();
 }
 
-static DEV inline void bring(const void *p)
+static DEV inline void prefetch_l2(const void *p)
 {
 }
 
-static DEV inline void bring_near(const void *p)
+static DEV inline void prefetch_l1(const void *p)
 {
 }
 

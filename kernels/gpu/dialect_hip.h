@@ -25,11 +25,11 @@ static DEV inline void pdl_wait(void)
 {
 }
 
-static DEV inline void bring(const void *p)
+static DEV inline void prefetch_l2(const void *p)
 {
 }
 
-static DEV inline void bring_near(const void *p)
+static DEV inline void prefetch_l1(const void *p)
 {
 }
 

@@ -110,7 +110,7 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 	const unsigned char *maps = (const unsigned char *)env.maps;
 	size_t inner = a.batch[1] ? a.batch[1] : 1;
 	uint32_t down = spots_down(a, env);
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 	int ahead = 0;
 
 	tensor_map_acquire(maps);
@@ -203,7 +203,7 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 {
 	int group = (int)threadIdx.x / GROUP;
 	uint32_t down = spots_down(a, env);
-	turn<STAGES> t = {};
+	pipeline_state<STAGES> t = {};
 
 	for (uint32_t i = blockIdx.x; i < spots(a, down); i += gridDim.x) {
 		spot p(a, down, i);

@@ -108,7 +108,7 @@ static DEV inline void leave(uint64_t *empty)
  * terms where those are of both signs, by 1.2e-3 where they are of one.
  */
 static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned char *shared,
-				struct stages *st, turn<STAGES> *t)
+				struct stages *st, pipeline_state<STAGES> *t)
 {
 	int group = (int)threadIdx.x / GROUP;
 	float d[SUMS];
@@ -143,7 +143,7 @@ static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned ch
  * instructions that read them, too, and lets one product wait for the other.
  */
 static DEV inline void multiply(float (&d)[SUMS], int steps, const unsigned char *shared,
-				struct stages *st, turn<STAGES> *t)
+				struct stages *st, pipeline_state<STAGES> *t)
 {
 	int group = (int)threadIdx.x / GROUP, last = 0;
 

@@ -292,10 +292,10 @@ static DEV inline struct source source_of(const struct rlx_k_gemv_stream &a, con
 }
 
 /* What the warp will read of a vector, at @p for its first step: as many lines as steps. */
-static DEV inline void bring_steps(const half *p, int left)
+static DEV inline void prefetch_steps(const half *p, int left)
 {
 	for (int i = lane_id(); i * WARPS * DEPTH < left; i += RLX_WARP)
-		bring_near(p + i * WARPS * DEPTH);
+		prefetch_l1(p + i * WARPS * DEPTH);
 }
 
 RLX_G_KERNEL_PDL(gemv_stream, struct rlx_k_gemv_stream, THREADS)
@@ -319,11 +319,11 @@ RLX_G_KERNEL_PDL(gemv_stream, struct rlx_k_gemv_stream, THREADS)
 	operands o(a.g, env, 0);
 
 	if (NORM && gamma)
-		bring_steps(gamma + at, k - at);
+		prefetch_steps(gamma + at, k - at);
 	if (FIXED)
 		pdl_wait();
 	if (a.g.m == 1)		/* few lines: not one trip to memory for each step */
-		bring_steps(o.a + at, k - at);
+		prefetch_steps(o.a + at, k - at);
 
 	int row = mma_a_row(0), mine = piece() * 8;
 	struct rows x = { { o.a + row * a.g.lda + at + mine,
@@ -333,7 +333,7 @@ RLX_G_KERNEL_PDL(gemv_stream, struct rlx_k_gemv_stream, THREADS)
 	part q = x.load(k - at - mine);
 
 	if (o.r && (int)threadIdx.x < (int)a.g.m)	/* wanted at the very end */
-		bring_near(o.r + threadIdx.x * a.g.ldr + first);
+		prefetch_l1(o.r + threadIdx.x * a.g.ldr + first);
 	for (; at < k; at += WARPS * DEPTH, ahead += WARPS * DEPTH) {
 		part next = x.load(k - at - WARPS * DEPTH - mine);
 		words xa[HALVES], xb[HALVES] = {};

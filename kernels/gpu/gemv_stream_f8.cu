@@ -19,9 +19,9 @@
 
 struct alignas(16) words { uint32_t w[4]; };
 
-#ifdef RLX_KERNEL_turn_f8
+#ifdef RLX_KERNEL_transpose_f8
 /* A block for 64 x 64 bytes: a thread has 16 of a row, then of a column. */
-RLX_G_KERNEL(turn_f8, struct rlx_k_turn, 256)
+RLX_G_KERNEL(transpose_f8, struct rlx_k_transpose_f8, 256)
 {
 	enum { EDGE = 64, PITCH = EDGE + 4 };
 	SHARED(uint32_t, tile, [EDGE * PITCH / 4]);
@@ -225,7 +225,7 @@ struct rows {
 };
 
 /* Bytes of four columns' k where there is no instruction that turns them. */
-static DEV inline void turn_bytes(uint32_t *w, const words *stage, int h, int col)
+static DEV inline void transpose_bytes(uint32_t *w, const words *stage, int h, int col)
 {
 	for (int p = 0; p < 4; p++) {
 		int line = h * 32 + quarter() * 8 + p * 2;
@@ -251,7 +251,7 @@ static DEV inline void multiply_half(float (*c)[MMA_C], const words *stage, int 
 				ldmatrix(w, stage + place(h * 32 + l % 8 / 2 * 8 + l % 2 + l / 8 * 2,
 							  j / 2), 4, true);
 			else
-				turn_bytes(w, stage, h, j * MMA_N + mma_b_col(0) * 2);
+				transpose_bytes(w, stage, h, j * MMA_N + mma_b_col(0) * 2);
 #pragma unroll
 			for (int p = 0; p < 4; p++) {
 				b[0][p / 2][p % 2] = widen<0, 2>(w[p]);

@@ -422,13 +422,13 @@ struct job {
 	}
 
 	/* Those from @first on into the cache. */
-	DEV void bring_rows(int first) const
+	DEV void prefetch_rows(int first) const
 	{
 #pragma unroll 1
 		for (int r = first + (int)threadIdx.x; r < n; r += THREADS)
 			for (int i = 0; i < DIM; i += 128 / (int)sizeof(mem)) {
-				bring(keys + (lo + r) * stride + i);
-				bring(values + (lo + r) * stride + i);
+				prefetch_l2(keys + (lo + r) * stride + i);
+				prefetch_l2(values + (lo + r) * stride + i);
 			}
 	}
 };
@@ -460,7 +460,7 @@ static DEV inline void begin(struct job &j, struct smem &m)
 			j.stage(m);
 		}
 		if (!late)
-			j.bring_rows(j.a.settled ? STAGED : 0);
+			j.prefetch_rows(j.a.settled ? STAGED : 0);
 	}
 	t.store(j.a, m);
 	copy_wait<0>();

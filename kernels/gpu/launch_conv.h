@@ -320,18 +320,18 @@ static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth, int64_t pr
 static inline void rlx_g_conv_mma_by(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
 				     struct rlx_g_conv_tile t, uint32_t parts)
 {
-	int64_t jobs = rlx_g_conv_turns(a, (int64_t)a->n), taps, w = 0;
+	int64_t jobs = rlx_g_conv_repacks(a, (int64_t)a->n), taps, w = 0;
 
 	rlx_g_conv_tiled(a, l, t, t.m == 64 ? 128 : 256, parts);
 	RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
 		      .CONV_TRANSPOSED = a->transposed, .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
-	l->n_launches += rlx_g_conv_turned(a) != 0;
-	l->scratch += rlx_g_conv_turned(a);
+	l->n_launches += rlx_g_conv_repacked(a) != 0;
+	l->scratch += rlx_g_conv_repacked(a);
 	taps = (int64_t)(a->oc * a->k[0] * a->k[1] * a->k[2]);
 	if (!a->channels_last)
 		w = rlx_g_ceil(taps * rlx_g_conv_wide(a) / 8, l->block[0]);
 	jobs = jobs > w ? jobs : w;
-	if (rlx_g_conv_turned(a))	/* all of the chip turns x and weights */
+	if (rlx_g_conv_repacked(a))	/* all of the chip turns x and weights */
 		rlx_g_conv_fill(l, rlx_g_ceil(2 * (int64_t)l->processors, parts), jobs, parts);
 	l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);	/* rows of 40 elements */
 }
@@ -393,7 +393,7 @@ static inline void rlx_g_conv_mma_cost(const void *args, const struct rlx_g_laun
 	t->begin_ns = 5000;	/* where columns begin, and the ends of sums, one by one */
 	t->end_ns = 200 + m * n / (a->channels_last && !a->y_plain ? 3 : 17);
 	t->dram_bytes = rlx_g_conv_dram(a);
-	t->alone_bytes = 2 * (double)rlx_g_conv_turned(a) + rlx_g_conv_part_bytes(a, parts);
+	t->alone_bytes = 2 * (double)rlx_g_conv_repacked(a) + rlx_g_conv_part_bytes(a, parts);
 	t->resident = m > 64 ? 2 : 3;
 }
 

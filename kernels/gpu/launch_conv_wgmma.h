@@ -215,7 +215,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	l->n_launches = 1 + (parts > 1) + a->x_plain;
 	l->scratch = rlx_g_conv_plain_bytes(a);
 	jobs = folded ? rlx_g_ceil((int64_t)l->scratch, 16 * l->block[0]) :
-			rlx_g_conv_turns(a, (int64_t)a->n);
+			rlx_g_conv_repacks(a, (int64_t)a->n);
 	if (a->x_plain)		/* all of the chip turns x */
 		rlx_g_conv_fill(l, side, jobs, parts);
 	if (parts > 1)
@@ -229,7 +229,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 		      .GEMM_TYPE_C = a->out_type,
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
-		      .CONV_TURNED = folded ? (int32_t)fold : a->x_plain,
+		      .CONV_REPACKED = folded ? (int32_t)fold : a->x_plain,
 		      .CONV_PLAIN_Y = a->y_plain + rlx_g_conv_across(a, t));
 }
 

@@ -165,14 +165,14 @@ static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *
 			      .STREAM_TYPE = a->dst_type);
 }
 
-static inline void rlx_g_turn_f8_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_transpose_f8_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_k_turn *a = (const struct rlx_k_turn *)args;
+	const struct rlx_k_transpose_f8 *a = (const struct rlx_k_transpose_f8 *)args;
 
 	if (a->rows % 16 || a->cols % 16)
 		return;
 	rlx_g_line(l, a->batch * rlx_g_ceil(a->rows, 64) * rlx_g_ceil(a->cols, 64), 256);
-	RLX_G_VARIANT(l, turn_f8);
+	RLX_G_VARIANT(l, transpose_f8);
 }
 
 #endif

@@ -125,7 +125,7 @@ static inline const char *rlx_g_topk_select_why_not(const void *args, const stru
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
 
 	(void)l;
-	if ((uint64_t)rlx_k_topk_room(a) * rlx_g_topk_item(a) > RLX_G_SELECT_SHARED)
+	if ((uint64_t)rlx_k_topk_capacity(a) * rlx_g_topk_item(a) > RLX_G_SELECT_SHARED)
 		return "k candidates do not fit shared memory";
 	return NULL;
 }
@@ -159,7 +159,7 @@ static inline bool rlx_g_topk_select_plan(const void *args, unsigned int i, stru
 	l->can = (l->arch || lanes[i] >= 64) && (n <= tile || tile >= 2 * a->k);
 	if (!l->can)
 		return true;
-	l->shared = (uint32_t)rlx_k_topk_room(a) * rlx_g_topk_item(a);
+	l->shared = (uint32_t)rlx_k_topk_capacity(a) * rlx_g_topk_item(a);
 	l->n_launches = 1;
 	l->scratch = 4 * (uint64_t)(a->outer * a->inner) *
 		     (uint64_t)(rlx_g_topk_left(a, n, tile) +
@@ -199,7 +199,7 @@ static inline void rlx_g_topk_select_cost(const void *args, const struct rlx_g_l
 	double warps = p->TOPK_LANES / 32.0, best = 0, every = 0, found, order, waits, lines;
 	int64_t tile = (int64_t)p->TOPK_LANES * p->TOPK_ITEMS, n = a->n < tile ? a->n : tile;
 
-	if (n > rlx_k_topk_room(a)) {
+	if (n > rlx_k_topk_capacity(a)) {
 		best = a->k <= p->TOPK_LANES ? 9 : 0;
 		every = a->k > p->TOPK_LANES ? (rlx_g_topk_item(a) == 8 ? 20 : 40) :
 			a->k > p->TOPK_LANES / 2 ? 4 : 0;

@@ -173,15 +173,15 @@ static DEV inline float squares_of(const row_part &part, const float (&v)[CHUNKS
 
 #if !ROWS_PIECES(ROWS_SHARE)
 /* gamma and beta into this multiprocessor's cache, where rows find them */
-static DEV inline void bring_params(const struct rlx_k_norm &a, const struct rlx_g_env &env)
+static DEV inline void prefetch_params(const struct rlx_k_norm &a, const struct rlx_g_env &env)
 {
 	const int step = 128 / (int)sizeof(type_p::mem);
 
 	for (int i = (int)threadIdx.x * step; i < a.n; i += THREADS * step) {
 		if (NORM_GAMMA)
-			bring_near(RLX_G_PTR(const type_p::mem, a.gamma) + i);
+			prefetch_l1(RLX_G_PTR(const type_p::mem, a.gamma) + i);
 		if (NORM_BETA)
-			bring_near(RLX_G_PTR(const type_p::mem, a.beta) + i);
+			prefetch_l1(RLX_G_PTR(const type_p::mem, a.beta) + i);
 	}
 }
 
@@ -202,7 +202,7 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, THREADS)
 		p.load(RLX_G_PTR(const type_p::mem, a.gamma),
 		       RLX_G_PTR(const type_p::mem, a.beta), at.part, c);
 	if (!KEEPS)
-		bring_params(a, env);
+		prefetch_params(a, env);
 	/* all rows of a warp at a time, as it has to stay together */
 	for (int64_t i = (int64_t)blockIdx.x * GROUPS; i < rows; i += step) {
 		const norm_row next = { a, env, at.part, at.row + step, 0, at.row + step < rows };

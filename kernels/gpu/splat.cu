@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Gaussian splats blended into a picture, and the derivatives of that by the splats.
+ * Gaussian splats blended into an image, and the derivatives of that by the splats.
  *
  * Algorithm: a block a tile of 16 x 16 pixels, a thread a pixel. The boxes of 256 splats at a time,
  * which come from front to back, are held against the tile, one a thread; ballots say which touch
@@ -23,7 +23,7 @@ enum { TILE = RLX_K_SPLAT_TILE, FIELDS = RLX_K_SPLAT_FIELDS, PIXELS = TILE * TIL
 struct eye {
 	float	x, y, t;
 	float	x0, y0;		/* of the tile */
-	int64_t	at;		/* the pixel, -1: beyond the picture */
+	int64_t	at;		/* the pixel, -1: beyond the image */
 };
 
 static DEV inline struct eye eye_at(int64_t tile, int64_t width, int64_t height)

@@ -11,7 +11,7 @@
  * elements of the next launch, until one tile is left.
  *
  * Tiles: TOPK_LANES threads, each with TOPK_ITEMS elements; beside them in shared memory
- * rlx_k_topk_room() items of 8 bytes (16 of elements of 64 bits).
+ * rlx_k_topk_capacity() items of 8 bytes (16 of elements of 64 bits).
  * Traffic: x once; of longer lines 4 bytes written and, with the element, read for each of a
  * tile's k.
  * Limits: all types; k up to half a tile, but any k where the line is no longer than its room.
@@ -247,7 +247,7 @@ RLX_G_KERNEL(topk_select, struct rlx_k_topk, TOPK_LANES)
 	uint32_t *half = (uint32_t *)env.scratch + lines * left_of(a.n, a.k);
 	const uint32_t *ids = env.pass % 2 ? (uint32_t *)env.scratch : half;
 	uint32_t *to = env.pass % 2 ? half : (uint32_t *)env.scratch;
-	int room = (int)rlx_k_topk_room(&a);
+	int room = (int)rlx_k_topk_capacity(&a);
 	key_type key[TOPK_ITEMS];
 
 	for (uint32_t p = 0; p < env.pass; p++)

@@ -18,7 +18,7 @@
 enum { GROUP = 128 };	/* threads whose products are one */
 
 /* The next of @STAGES, and which of a barrier's two phases is that of its use. */
-template <int STAGES> struct turn {
+template <int STAGES> struct pipeline_state {
 	int	stage, phase;
 
 	DEV void next()
@@ -91,9 +91,9 @@ static DEV inline void tma_load_im2col(void *to, const void *map, uint64_t *bar,
 template <int N> static DEV inline void regs_more(void) {}
 template <int N> static DEV inline void regs_fewer(void) {}
 
-static DEV inline void turn_first(int g, int groups) {}
-static DEV inline void turn_wait(int g) {}
-static DEV inline void turn_pass(int g, int groups) {}
+static DEV inline void order_first(int g, int groups) {}
+static DEV inline void order_wait(int g) {}
+static DEV inline void order_pass(int g, int groups) {}
 
 static DEV inline void wgmma_see(void) {}
 template <class T, int N> static DEV inline void wgmma_settle(T (&d)[N]) { emu_wgmma_settle(d); }
@@ -257,22 +257,22 @@ template <int N> static DEV inline void regs_fewer(void)
 
 /*
  * Groups that take turns at the tensor cores, @g of them 0, 1 .. @groups - 1, then 0
- * again: turn_first() once, then turn_wait() and turn_pass() each time.
+ * again: order_first() once, then order_wait() and order_pass() each time.
  */
-static DEV inline void turn_wait(int g)
+static DEV inline void order_wait(int g)
 {
 	asm volatile("bar.sync %0, %1;" :: "r"(1 + g), "n"(2 * GROUP) : "memory");
 }
 
-static DEV inline void turn_pass(int g, int groups)
+static DEV inline void order_pass(int g, int groups)
 {
 	asm volatile("bar.arrive %0, %1;" :: "r"(1 + (g + 1) % groups), "n"(2 * GROUP) : "memory");
 }
 
-static DEV inline void turn_first(int g, int groups)
+static DEV inline void order_first(int g, int groups)
 {
 	if (g == groups - 1)
-		turn_pass(g, groups);
+		order_pass(g, groups);
 }
 
 /* Products see what threads wrote before the barrier that was waited for. */

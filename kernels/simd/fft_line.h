@@ -75,7 +75,7 @@ static void to_half(cv *z, const FT *w, int64_t half)
 	z[half] = z[0];
 	for (int64_t k = 0; 2 * k <= half; k++) {
 		cv a = z[k], b = { z[half - k].re, -z[half - k].im };
-		cv e = cv_add(a, b), o = cv_turn(cv_sub(a, b)), c;
+		cv e = cv_add(a, b), o = cv_mul_i(cv_sub(a, b)), c;
 
 		o = cv_mul(o, w[k] - (FV){ 0 }, w[half + 1 + k] - (FV){ 0 });
 		c = cv_sub(e, o);
@@ -183,8 +183,8 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, con
 			re[i] = c.re;
 			im[i] = c.im;
 		}
-		turn_square(re);
-		turn_square(im);
+		transpose_square(re);
+		transpose_square(im);
 		for (int64_t l = 0; l < t.nl; l++)
 			to[l] = (cv){ re[l], im[l] };
 	}
@@ -235,7 +235,7 @@ RLX_INLINE cv split_one(cv p, cv q, FV re, FV im, bool back)
 	q.im = -q.im;
 	e = cv_add(p, q);
 	/* back: -i (p - q) by the conjugate, negated */
-	t = cv_mul(cv_turn(cv_sub(p, q)), re, back ? -im : im);
+	t = cv_mul(cv_mul_i(cv_sub(p, q)), re, back ? -im : im);
 	if (back)
 		return cv_sub(e, t);
 	return (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };

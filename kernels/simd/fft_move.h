@@ -63,7 +63,7 @@ RLX_INLINE int64_t there(const struct fft_tile *t, int64_t e)
 	return left < 0 ? 0 : left < t->nl ? left : t->nl;
 }
 
-static void turn_square(FV r[FW])
+static void transpose_square(FV r[FW])
 {
 	FV t[FW];
 
@@ -100,7 +100,7 @@ static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
 		for (int64_t l = 0; l < FW; l++)
 			r[l] = l < t->nl && left > 0 ?
 			       F_LOADN(t->p + l * t->to_l + e * each, (size_t)left) : (FV){ 0 };
-		turn_square(r);
+		transpose_square(r);
 		for (int64_t i = 0; i < step && e + i < t->ne; i++) {
 			FV re = r[i * each], im = each == 2 ? r[i * each + 1] : (FV){ 0 };
 
@@ -168,7 +168,7 @@ static void store_rows(const struct fft_tile *t, const cv *s, int64_t each)
 			if (each == 2)
 				r[i * each + 1] = c.im;
 		}
-		turn_square(r);
+		transpose_square(r);
 		for (int64_t l = 0; l < t->nl; l++)
 			F_STOREN(t->p + l * t->to_l + e * each, r[l], (size_t)(n - e * each));
 	}

@@ -17,7 +17,7 @@ typedef struct { FV re, im; } cv;
 RLX_INLINE cv cv_add(cv a, cv b) { return (cv){ a.re + b.re, a.im + b.im }; }
 RLX_INLINE cv cv_sub(cv a, cv b) { return (cv){ a.re - b.re, a.im - b.im }; }
 /* -i a */
-RLX_INLINE cv cv_turn(cv a) { return (cv){ a.im, -a.re }; }
+RLX_INLINE cv cv_mul_i(cv a) { return (cv){ a.im, -a.re }; }
 RLX_INLINE cv cv_mul(cv a, FV re, FV im)
 {
 	return (cv){ a.re * re - a.im * im, a.re * im + a.im * re };
@@ -41,7 +41,7 @@ struct fft_pass {
 RLX_INLINE void four(cv v[4])
 {
 	cv a = cv_add(v[0], v[2]), b = cv_sub(v[0], v[2]);
-	cv c = cv_add(v[1], v[3]), d = cv_turn(cv_sub(v[1], v[3]));
+	cv c = cv_add(v[1], v[3]), d = cv_mul_i(cv_sub(v[1], v[3]));
 
 	v[0] = cv_add(a, c);
 	v[1] = cv_add(b, d);
@@ -72,7 +72,7 @@ RLX_INLINE void butterfly(cv *v, int r)
 	four(e);
 	four(o);
 	o[1] = (cv){ (o[1].re + o[1].im) * h, (o[1].im - o[1].re) * h };
-	o[2] = cv_turn(o[2]);
+	o[2] = cv_mul_i(o[2]);
 	o[3] = (cv){ (o[3].im - o[3].re) * h, -(o[3].re + o[3].im) * h };
 	RLX_UNROLL
 	for (int i = 0; i < 4; i++) {
@@ -157,7 +157,7 @@ RLX_INLINE void odd_step(const struct fft_pass *g, int64_t p, int64_t q, int r)
 		cv a = x[g->s * g->m * (i + 1)], b = x[g->s * g->m * (r - 1 - i)];
 
 		o.sum[i] = cv_add(a, b);
-		o.diff[i] = cv_turn(cv_sub(a, b));
+		o.diff[i] = cv_mul_i(cv_sub(a, b));
 		all = cv_add(all, o.sum[i]);
 	}
 	o.y[0] = all;

@@ -50,7 +50,7 @@ static bool take(struct parser *q, int64_t bytes)
 }
 
 /* Room for one more node; as rlx_grow() grows. */
-static bool node_room(struct parser *q)
+static bool reserve_node(struct parser *q)
 {
 	struct rlx_json *j = q->j;
 	int64_t more = (int64_t)sizeof(*j->node) * (j->cap ? j->cap : 8);
@@ -72,7 +72,7 @@ static enum rlx_status node_add(struct parser *q, enum rlx_json_kind kind,
 
 	if (j->n == q->nodes_max)
 		return fail_at(q, at, RLX_ERANGE, "too many values");
-	if (!node_room(q))
+	if (!reserve_node(q))
 		return rlx_fail(q->err, RLX_ENOMEM, "%s: no memory for %u values",
 				j->name, j->n);
 	*out = j->n++;

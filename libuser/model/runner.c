@@ -131,7 +131,7 @@ static void forget_keys(struct rlx_runner *r)
 }
 
 /* Before a run: room for what it may need. The tree of the last one stays, if it alone. */
-static void make_room(struct rlx_runner *r)
+static void evict_to_fit(struct rlx_runner *r)
 {
 	struct rlx_stage *s, *latest = NULL;
 
@@ -449,7 +449,7 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 	uint64_t asked = 0;
 	enum rlx_status st;
 
-	make_room(r);
+	evict_to_fit(r);
 	r->last = NULL;
 	st = rlx_runner_params_whole(r, err);
 	if (st)

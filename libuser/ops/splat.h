@@ -24,7 +24,7 @@ static inline enum rlx_status op_splat_infer(struct rlx_infer *q, int64_t width,
 		return op_fail(q, RLX_ESHAPE, "splats [n, 9], boxes [n, 4] and a background [3] "
 			       "are needed");
 	if (width < 0 || height < 0 || width > 1 << 20 || height > 1 << 20)
-		return op_fail(q, RLX_EINVAL, "a picture of %lld x %lld pixels",
+		return op_fail(q, RLX_EINVAL, "an image of %lld x %lld pixels",
 			       (long long)width, (long long)height);
 	return RLX_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Gaussian splats blended into a picture, the first in front. */
+/* Gaussian splats blended into an image, the first in front. */
 #include "ops/splat.h"
 
 /*
@@ -16,10 +16,10 @@
  *		and boxes have none
  * Source:	Kerbl et al. 2023 (3D Gaussian splatting)
  */
-RLX_OP(splat_blend, "splats, the first in front, blended into a picture [height, width, 4]",
+RLX_OP(splat_blend, "splats, the first in front, blended into an image [height, width, 4]",
 	IN(splats) IN(boxes) IN(background)
-	REQ(i64, width, "of the picture, in pixels")
-	REQ(i64, height, "of the picture, in pixels"),
+	REQ(i64, width, "of the image, in pixels")
+	REQ(i64, height, "of the image, in pixels"),
 	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static enum rlx_status splat_blend_infer(struct rlx_infer *q)

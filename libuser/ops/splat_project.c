@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Gaussians of space as a camera has them on its picture. */
+/* Gaussians of space as a camera has them on its image. */
 #include "ops/emit.h"
 
 /*
@@ -9,7 +9,7 @@
  * Does:	t = view (mean, 1): x goes to the right, y down, z ahead. Its place is (fx tx / tz +
  *		cx, fy ty / tz + cy), in pixels. The covariance R diag(exp(log_scale))^2 R', R the
  *		rotation of the quaternion divided by its length, is projected by the Jacobian
- *		there, for which tx / tz and ty / tz are kept within 1.3 times half the picture over
+ *		there, for which tx / tz and ty / tz are kept within 1.3 times half the image over
  *		the focal length, and dilation is added to its diagonal. forms are place and inverse
  *		covariance, x y a b c, depths tz, extents the square roots of the diagonal. What
  *		lies no farther ahead than near, or has no finite form, has the form 0 0 1 0 1,
@@ -17,10 +17,10 @@
  * Gradient:	by those operations, to all inputs; none to or from what is not drawn
  * Source:	Zwicker et al. 2001 (EWA splatting), Kerbl et al. 2023
  */
-RLX_OP(splat_project, "Gaussians on a camera's picture: place and inverse covariance, depth, size",
+RLX_OP(splat_project, "Gaussians on a camera's image: place and inverse covariance, depth, size",
 	IN(means) IN(log_scales) IN(quats) IN(view) IN(camera)
-	REQ(i64, width, "of the picture, in pixels")
-	REQ(i64, height, "of the picture, in pixels")
+	REQ(i64, width, "of the image, in pixels")
+	REQ(i64, height, "of the image, in pixels")
 	REQ(f32, near, "the least depth that is drawn, often 0.01 or 0.2")
 	REQ(f32, dilation, "added to variances, in square pixels: often 0.3"),
 	RLX_T_REDUCTION | RLX_T_STEPPED | RLX_T_TIES | RLX_T_SENTINELS)
@@ -43,7 +43,7 @@ static enum rlx_status splat_project_infer(struct rlx_infer *q)
 
 	st = st ? st : op_need_real(q, "dilation", (double)a->dilation, 0);
 	if (!st && (a->width < 0 || a->height < 0 || a->width > 1 << 20 || a->height > 1 << 20))
-		st = op_fail(q, RLX_EINVAL, "a picture of %lld x %lld pixels",
+		st = op_fail(q, RLX_EINVAL, "an image of %lld x %lld pixels",
 			     (long long)a->width, (long long)a->height);
 	for (k = 0; !st && k < 5; k++) {
 		t = q->in[k];
@@ -136,7 +136,7 @@ static void rotation(struct project *p, rlx_value r[3][3])
 	}
 }
 
-/* @x kept within what the picture shows, and a bit: @size pixels at focal length @f. */
+/* @x kept within what the image shows, and a bit: @size pixels at focal length @f. */
 static rlx_value within(struct rlx_graph *g, rlx_value x, int64_t size, rlx_value f)
 {
 	rlx_value most = over(g, op_const_like(g, f, 0.65 * (double)size), f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A picture of Gaussians in space. */
+/* An image of Gaussians in space. */
 #include "ops/emit.h"
 
 /*
@@ -17,8 +17,8 @@
 RLX_OP(splat_render, "Gaussians drawn: red, green, blue, and what they cover, [height, width, 4]",
 	IN(means) IN(log_scales) IN(quats) IN(opacities) IN(colors) IN(view) IN(camera)
 	OPT(background)
-	REQ(i64, width, "of the picture, in pixels")
-	REQ(i64, height, "of the picture, in pixels")
+	REQ(i64, width, "of the image, in pixels")
+	REQ(i64, height, "of the image, in pixels")
 	DEF(f32, near, 0.01)
 	DEF(f32, dilation, 0.3),
 	RLX_T_REDUCTION | RLX_T_STEPPED)
@@ -58,7 +58,7 @@ static enum rlx_status splat_render_infer(struct rlx_infer *q)
 	if (b && (b->rank != 1 || b->dim[0] != 3))
 		return op_fail(q, RLX_ESHAPE, "the background must be [3]");
 	if (a->width < 0 || a->height < 0 || a->width > 1 << 20 || a->height > 1 << 20)
-		return op_fail(q, RLX_EINVAL, "a picture of %lld x %lld pixels",
+		return op_fail(q, RLX_EINVAL, "an image of %lld x %lld pixels",
 			       (long long)a->width, (long long)a->height);
 	q->out[0] = rlx_type(m->dtype, a->height, a->width, 4);
 	return RLX_OK;

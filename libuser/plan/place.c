@@ -127,7 +127,7 @@ static bool place_persistent(struct rlx_plan *p, const struct lives *l, struct r
 }
 
 /* What ends at each position: next[life], head[position], by 1 + the life. */
-static bool place_in_turn(struct rlx_plan *p, const struct lives *l)
+static bool place_sequential(struct rlx_plan *p, const struct lives *l)
 {
 	uint32_t n = l->n ? ends(l, &l->of[0]) + 1 : 0, i, k, at = 0;
 	struct rlx_holes h = { 0 };
@@ -192,7 +192,7 @@ static uint64_t fit(struct gap *busy, uint32_t n, uint64_t bytes)
 	return best == UINT64_MAX ? free : at;
 }
 
-static bool place_apart(struct rlx_plan *p, const struct lives *l, const struct rlx_order *o)
+static bool place_concurrent(struct rlx_plan *p, const struct lives *l, const struct rlx_order *o)
 {
 	struct gap *busy = rlx_calloc((size_t)l->n + 1, sizeof(*busy));
 	uint64_t at;
@@ -223,7 +223,7 @@ enum rlx_status rlx_plan_place(struct rlx_plan *p, const struct rlx_uses *u,
 	uint32_t i, v;
 
 	if (ok)
-		ok = o ? place_apart(p, &l, o) : place_in_turn(p, &l);
+		ok = o ? place_concurrent(p, &l, o) : place_sequential(p, &l);
 	p->naive_bytes = 0;
 	for (i = 0; ok && i < l.n; i++)
 		p->naive_bytes += l.of[i].bytes;

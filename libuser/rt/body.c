@@ -29,9 +29,9 @@ enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 }
 
 /* What a body captures of constants are constants to it: folded, packed once. */
-static enum rlx_status bring_constants(const struct rlx_plan *p, const struct rlx_plan_step *st,
-				       const struct rlx_graph *g, struct rlx_graph **out,
-				       struct rlx_error *err)
+static enum rlx_status capture_constants(const struct rlx_plan *p, const struct rlx_plan_step *st,
+					 const struct rlx_graph *g, struct rlx_graph **out,
+					 struct rlx_error *err)
 {
 	const struct rlx_op_impl *impl = st->def->impl;
 	struct rlx_rewrite rw;
@@ -103,7 +103,7 @@ static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_pla
 		st = take_passed(b, g, &passed);
 	} else {
 		if (!(b->opts.flags & RLX_COMPILE_NO_SIMPLIFY))
-			st = bring_constants(around, &around->step[body->step], g, &with, b->err);
+			st = capture_constants(around, &around->step[body->step], g, &with, b->err);
 		if (!st)
 			st = rlx_build_passes(&inner, with ? with : g, &passed);
 	}

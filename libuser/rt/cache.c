@@ -132,7 +132,7 @@ static struct entry *find(struct rlx_cache *c, const struct entry *want)
 }
 
 /* Drop entries from the end until there is room; those being made stay. */
-static void make_room(struct rlx_cache *c)
+static void evict_to_fit(struct rlx_cache *c)
 {
 	while (c->stats.held >= c->capacity) {
 		struct entry **at, **last = NULL, *e;
@@ -222,7 +222,7 @@ enum rlx_status rlx_cache_compile(struct rlx_cache *c, struct rlx_graph *g,
 	c->stats.misses++;
 	e = rlx_memdup(&key, sizeof(key));
 	if (e) {
-		make_room(c);
+		evict_to_fit(c);
 		e->g = rlx_graph_get(g);
 		e->next = c->first;
 		c->first = e;

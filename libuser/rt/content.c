@@ -43,7 +43,7 @@ void rlx_content_ran(struct rlx_session *s, enum rlx_status st)
 		const struct rlx_plan_io *e = &p->io[RLX_IO_OUTPUT][o];
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
 
-		if (s->kept[o])
+		if (s->persistent[o])
 			s->slot[RLX_IO_INPUT][out->feeds].fetched = false;
 		out->fetched = false;
 		if (!s->want || s->want[p->val[e->val].root])
@@ -74,7 +74,7 @@ static enum rlx_status where(struct rlx_session *s, enum rlx_io list, unsigned i
 	device = be->has && s->ptr[list][i] && be->has(s->exec, list, i);
 	if (device)
 		*out |= RLX_WHERE_DEVICE;
-	if (!device || !rlx_slot_is_kept(s, list, i) || slot->fetched)
+	if (!device || !rlx_slot_is_persistent(s, list, i) || slot->fetched)
 		*out |= RLX_WHERE_HOST;
 	return RLX_OK;
 }
@@ -106,7 +106,7 @@ static enum rlx_status touch(struct rlx_session *s, enum rlx_io list, unsigned i
 				slot->name, list == RLX_IO_OUTPUT ?
 				"is what runs write: there is nothing to tell of" :
 				"has no value; bind or set it");
-	if (list == RLX_IO_PARAM || rlx_slot_is_kept(s, list, i))
+	if (list == RLX_IO_PARAM || rlx_slot_is_persistent(s, list, i))
 		rlx_slot_apply(s, list, i);
 	else
 		rlx_content_changed(s, list, i);

@@ -14,11 +14,11 @@ static const struct {
 	const char		*backend;
 	struct rlx_device_model	 m;
 } models[] = {
-	{ "cuda", { .t_run = 8e3, .t_step = 2e3, .t_cross = 1e4, .bandwidth = 2e12, .link = 4e10,
+	{ "cuda", { .t_run = 8e3, .t_step = 2e3, .t_transfer = 1e4, .bandwidth = 2e12, .link = 4e10,
 		    .rate = { { 4e13, 4e14 }, { 1e13, 1e13 } } } },
-	{ "rocm", { .t_run = 1.5e4, .t_step = 4e3, .t_cross = 2e4, .bandwidth = 1.5e12,
+	{ "rocm", { .t_run = 1.5e4, .t_step = 4e3, .t_transfer = 2e4, .bandwidth = 1.5e12,
 		    .link = 4e10, .rate = { { 3e13, 2e14 }, { 1e13, 1e13 } } } },
-	{ "vulkan", { .t_run = 5e4, .t_step = 4e3, .t_cross = 3e4, .bandwidth = 5e11,
+	{ "vulkan", { .t_run = 5e4, .t_step = 4e3, .t_transfer = 3e4, .bandwidth = 5e11,
 		      .link = 2e10, .rate = { { 8e12, 1.6e13 }, { 5e12, 5e12 } } } },
 	{ "ref", { .t_run = 1e3, .t_step = 500, .bandwidth = 1e9, .link = 1e10,
 		   .rate = { { 2e8, 2e8 }, { 1e8, 1e8 } } } },
@@ -133,7 +133,7 @@ static double io_ns(const struct rlx_program *p, const struct rlx_device_model *
 	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT)
 		for (i = 0; i < rlx_program_io_count(p, io); i++)
 			bytes += (double)rlx_type_bytes(rlx_program_io_type(p, io, i));
-	return 2 * m->t_cross + 1e9 * bytes / m->link;
+	return 2 * m->t_transfer + 1e9 * bytes / m->link;
 }
 
 double rlx_devices_cost(const struct rlx_program *p, const struct rlx_dev_info *d)
@@ -145,6 +145,6 @@ double rlx_devices_cost(const struct rlx_program *p, const struct rlx_dev_info *
 	/* Which steps are the host's a program does not tell: each is as the mean of all. */
 	if (p->info.host && steps)
 		ns += steps_ns(p->plan, &ref, &steps) * (p->info.host / steps) +
-		      p->code->crossing * 2 * m.t_cross;
+		      p->code->crossing * 2 * m.t_transfer;
 	return d->memory ? ns + io_ns(p, &m) : ns;
 }

@@ -37,8 +37,8 @@ static enum rlx_status make(struct rlx_arena *arena, uint64_t bytes, int fd,
 	if (st)
 		goto out_free;
 	if (r->dev->be->memory)
-		st = r->dev->be->memory->bring(r->dev, arena, bytes ? bytes : info.bytes, fd,
-					       &r->memory, err);
+		st = r->dev->be->memory->upload(r->dev, arena, bytes ? bytes : info.bytes, fd,
+						&r->memory, err);
 	else
 		st = rlx_fail(err, RLX_ENOSUP, "resident: device '%s' has no memory of its own",
 			      r->dev->be->name);

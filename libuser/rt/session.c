@@ -75,9 +75,9 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 	int io;
 
 	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
-	s->kept = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->kept));
+	s->persistent = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->persistent));
 	s->content = rlx_calloc(rlx_slot_count(s, RLX_IO_INPUT) + 1, sizeof(*s->content));
-	if (!s->exec || !s->kept || !s->content)
+	if (!s->exec || !s->persistent || !s->content)
 		goto out_no_memory;
 	s->exec->content = s->content;
 	for (io = 0; io < 3; io++) {
@@ -194,7 +194,7 @@ void rlx_session_free(struct rlx_session *s)
 	rlx_arena_put(s->arena);
 	rlx_skip_fini(s);
 	rlx_placements_fini(s);
-	rlx_free(s->kept);
+	rlx_free(s->persistent);
 	rlx_free(s->content);
 	rlx_free(s->exec);
 	rlx_program_put(s->p);
@@ -342,7 +342,7 @@ static void feed(struct rlx_session *s)
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o], *in;
 		struct rlx_slot t = *out;
 
-		if (out->feeds < 0 || s->kept[o])
+		if (out->feeds < 0 || s->persistent[o])
 			continue;
 		in = &s->slot[RLX_IO_INPUT][out->feeds];
 		/* With whose they are, for rlx_session_unbind(). */

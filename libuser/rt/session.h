@@ -66,7 +66,7 @@ struct rlx_session {
 	bool			 skip_stale;	/* want or fresh is another since then */
 	struct rlx_states	*states;	/* referenced; NULL: states are its own */
 	bool			 states_apart;	/* the device has them in memory of its own */
-	bool			*kept;		/* per output: it is fed, and the device keeps it */
+	bool			*persistent;		/* per output: it is fed, and the device keeps it */
 	struct rlx_content	*content;	/* exec->content */
 	struct rlx_placement	*placement;	/* exec->placement */
 	uint64_t		 versions;	/* the last number given */
@@ -97,7 +97,7 @@ struct rlx_slot *rlx_slot_at(struct rlx_session *s, enum rlx_io *io, unsigned in
 /* Is it an input that an output becomes? Its buffer is written to from then on. */
 bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i);
 /* Is it a fed output that the device keeps, or the input that it becomes? */
-bool rlx_slot_is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i);
+bool rlx_slot_is_persistent(const struct rlx_session *s, enum rlx_io io, unsigned int i);
 enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
 			      struct rlx_buf buf);
 void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i);

@@ -256,13 +256,13 @@ bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i
 }
 
 /* Is it a fed output that the device keeps, or the input that it becomes? */
-bool rlx_slot_is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+bool rlx_slot_is_persistent(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
 	for (o = 0; o < n; o++)
-		if (s->kept[o] && (io == RLX_IO_OUTPUT ? o == i : io == RLX_IO_INPUT &&
-				   s->slot[RLX_IO_OUTPUT][o].feeds == (int)i))
+		if (s->persistent[o] && (io == RLX_IO_OUTPUT ? o == i : io == RLX_IO_INPUT &&
+					 s->slot[RLX_IO_OUTPUT][o].feeds == (int)i))
 			return true;
 	return false;
 }
@@ -272,7 +272,7 @@ static enum rlx_status fetch(struct rlx_session *s, enum rlx_io io, unsigned int
 {
 	enum rlx_status st;
 
-	if (!rlx_slot_is_kept(s, io, i) || !s->ptr[io][i])
+	if (!rlx_slot_is_persistent(s, io, i) || !s->ptr[io][i])
 		return RLX_OK;
 	st = s->p->dev->be->fetch(s->exec, io, i);
 	s->slot[io][i].fetched = !st;
@@ -406,7 +406,8 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 	}
 	if (slot->given)
 		*slot->given = true;
-	if (io == RLX_IO_PARAM || rlx_slot_is_kept(s, io, i))	/* a device holds what was there */
+	/* a device holds what was there */
+	if (io == RLX_IO_PARAM || rlx_slot_is_persistent(s, io, i))
 		rlx_slot_apply(s, io, i);
 	rlx_content_shown(s, io, i);
 	if (io == RLX_IO_INPUT)
@@ -499,7 +500,8 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	rlx_slot_drop_view(slot);
 	if (copy_in(s, io, i, type, data))
 		rlx_content_changed(s, io, i);
-	if (io == RLX_IO_PARAM || rlx_slot_is_kept(s, io, i))	/* a device holds what was there */
+	/* a device holds what was there */
+	if (io == RLX_IO_PARAM || rlx_slot_is_persistent(s, io, i))
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;
@@ -605,10 +607,10 @@ static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
 {
 	int i = s->slot[RLX_IO_OUTPUT][o].feeds;
 
-	if (s->kept[o] && fetch(s, RLX_IO_INPUT, (unsigned int)i))
+	if (s->persistent[o] && fetch(s, RLX_IO_INPUT, (unsigned int)i))
 		return s->err.status;
-	if (s->kept[o])
-		s->kept[o] = s->p->dev->be->keep(s->exec, o, false);
+	if (s->persistent[o])
+		s->persistent[o] = s->p->dev->be->keep(s->exec, o, false);
 	s->slot[RLX_IO_OUTPUT][o].feeds = -1;
 	return RLX_OK;
 }
@@ -661,6 +663,6 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	s->slot[RLX_IO_INPUT][i].stable = false;	/* runs change it */
 	rlx_content_changed(s, RLX_IO_INPUT, i);
 	if (s->p->plan->io[RLX_IO_OUTPUT][o].donated == i + 1 && s->p->dev->be->keep)
-		s->kept[o] = s->p->dev->be->keep(s->exec, o, true);
+		s->persistent[o] = s->p->dev->be->keep(s->exec, o, true);
 	return RLX_OK;
 }

@@ -181,8 +181,8 @@ static bool keep_all(struct rlx_session *s)
 		if (!out[i].state)
 			continue;
 		any = true;
-		s->kept[i] = be->keep(s->exec, i, true);
-		if (s->kept[i])
+		s->persistent[i] = be->keep(s->exec, i, true);
+		if (s->persistent[i])
 			out[i].feeds = out[i].other;
 	}
 	return any;

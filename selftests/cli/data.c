@@ -119,7 +119,7 @@ TEST(texts_become_streams)
 }
 
 /* 4 x 2 grey: PNM, and a PNG of a stored block with a Sub and an Up row. */
-static void write_pictures(void)
+static void write_images(void)
 {
 	static const uint8_t pnm[] = "P5\n# grey\n4 2\n255\n\x01\x02\x03\x04\x05\x06\x07\x08";
 	static const uint8_t png[] =
@@ -135,7 +135,7 @@ static void write_pictures(void)
 	write_bytes("p/b/1.png", png, sizeof(png) - 1);
 }
 
-static void remove_pictures(void)
+static void remove_images(void)
 {
 	remove("p/a/1.pgm");
 	remove("p/b/1.png");
@@ -145,15 +145,15 @@ static void remove_pictures(void)
 	rmdir("p");
 }
 
-TEST(pictures_become_records)
+TEST(images_become_records)
 {
 	struct rlx_record_info info;
 	struct rlx_record *r;
 	uint8_t buf[256], i, k;
 
 	cli_begin();
-	atexit(remove_pictures);
-	write_pictures();
+	atexit(remove_images);
+	write_images();
 	ENDS(RLX("data", "convert", "--images", "p", "--output", "p.rlxr"), 0, out, "class 1: b");
 	r = open_record("p.rlxr", &info);
 	CHECK_EQ(info.records, 2);

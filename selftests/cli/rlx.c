@@ -371,7 +371,7 @@ TEST(dump_can_be_read_back)
 	     "as expected");
 }
 
-TEST(dump_pictures_and_reports)
+TEST(dump_images_and_reports)
 {
 	struct said *s;
 

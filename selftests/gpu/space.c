@@ -425,7 +425,7 @@ TEST(roi_align)
 		one_roi(any_float[i % 4], i < 14 ? 0 : i - 13, &seed);
 }
 
-/* Splats all over a picture, some beside it; a few have no number, or no place. */
+/* Splats all over an image, some beside it; a few have no number, or no place. */
 static void draw_splats(float *splats, float *boxes, int64_t n, int64_t w, int64_t h, uint64_t *s)
 {
 	for (int64_t i = 0; i < n; i++) {

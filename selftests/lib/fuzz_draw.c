@@ -46,7 +46,7 @@ static bool has_kind(const struct rlx_op_def *d, enum rlx_attr_kind kind)
 }
 
 /*
- * Sub-graphs and leaves are other tests' work, and pictures of splats, which a splat enters with
+ * Sub-graphs and leaves are other tests' work, and images of splats, which a splat enters with
  * 1/255 of it: where that falls among the pixels is decided by roundings (selftests/ops/splat.c).
  */
 static bool is_drawn(const struct rlx_op_def *d)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Pictures of graphs: every node and edge is there, names cannot break out. */
+/* Images of graphs: every node and edge is there, names cannot break out. */
 #include "base/alloc.h"
 #include "rlx/graph.h"
 #include "selftests/lib/rlx_test.h"

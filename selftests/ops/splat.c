@@ -206,7 +206,7 @@ static bool project(const struct scene *s, int i, struct drawn *d)
 	return t[2] > 0.2f && isfinite(d->x + d->y + d->a + d->b + d->c);
 }
 
-static void plain(const struct scene *s, double *picture)
+static void plain(const struct scene *s, double *image)
 {
 	const double *background = s->v + s->at[7];
 	struct drawn all[MOST], d;
@@ -220,7 +220,7 @@ static void plain(const struct scene *s, double *picture)
 		all[k] = d;
 	}
 	for (p = 0; p < s->width * s->height; p++) {
-		double t = 1, *y = picture + 4 * p;
+		double t = 1, *y = image + 4 * p;
 
 		memset(y, 0, 4 * sizeof(*y));
 		for (i = 0; i < n; i++) {
@@ -285,8 +285,8 @@ static rlx_value render(struct rig *r, const struct scene *s, enum rlx_dtype dt,
  * In f32 a splat may be cut where in double it is just not: of few pixels no more than the 1/255 it
  * had there; so what all are off by together is held small.
  */
-static void want_picture(const struct rig *r, unsigned int out, const struct scene *s,
-			 bool wide)
+static void want_image(const struct rig *r, unsigned int out, const struct scene *s,
+		       bool wide)
 {
 	int i, n = s->width * s->height * 4;
 	double *want = malloc((size_t)n * sizeof(*want)), off = 0, e;
@@ -305,7 +305,7 @@ static void want_picture(const struct rig *r, unsigned int out, const struct sce
 	free(want);
 }
 
-EVERYWHERE(pictures_of_random_scenes)
+EVERYWHERE(images_of_random_scenes)
 {
 	static const int coeffs[] = { 0, 1, 4, 9, 16 };
 	uint64_t seed = rlx_test_seed();
@@ -320,7 +320,7 @@ EVERYWHERE(pictures_of_random_scenes)
 		rig_init(&own, r->device);
 		rig_output(&own, render(&own, &s, i < 5 ? RLX_F64 : RLX_F32, in));
 		rig_run(&own);
-		want_picture(&own, 0, &s, i < 5);
+		want_image(&own, 0, &s, i < 5);
 		rig_fini(&own);
 	}
 }
@@ -355,7 +355,7 @@ EVERYWHERE(splats_that_are_not_there)
 	for (i = 0; i < INPUTS; i++)
 		rig_output(r, d[i]);
 	rig_run(r);
-	want_picture(r, 0, &s, false);
+	want_image(r, 0, &s, false);
 	for (i = 0; i < INPUTS; i++)
 		for (k = 0; k < s.at[i + 1] - s.at[i]; k++)
 			CHECKF(isfinite(rig_get(r, (unsigned int)i + 1, k)),
@@ -378,7 +378,7 @@ EVERYWHERE(no_splats_are_the_background)
 		rig_want(r, 0, i, i % 4 == 3 ? 0 : 0.25 * (i % 4 + 1), 0);
 }
 
-/* sum(weight picture) of the plain program. */
+/* sum(weight image) of the plain program. */
 static double loss_of(const struct scene *s, const double *weight)
 {
 	int i, n = s->width * s->height * 4;

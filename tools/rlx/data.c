@@ -182,7 +182,7 @@ int cmd_data(int argc, char **argv)
 		  "put behind each text: its spelling, or a number" },
 		{ "stream", ARG_FLAG, &a.stream, NULL, "convert: an .npy of rank 1 to a stream" },
 		{ "images", ARG_FLAG, &a.images, NULL,
-		  "convert: a folder of folders, one a class, of PNG and PNM pictures" },
+		  "convert: a folder of folders, one a class, of PNG and PNM images" },
 		{ "chunk", ARG_UINT, &a.chunk, "KIB", "of a chunk: 64 to 4096, a power of two" },
 		{ "json", ARG_FLAG, &a.json, NULL, "info: as JSON" },
 	};

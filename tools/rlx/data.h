@@ -14,7 +14,7 @@ struct data_args {
 
 /* Write @output of @input; an enum tool_exit. */
 int data_convert(const struct data_args *a, const struct arg_list *input);
-/* The same for texts, each file to its tokens; and for folders of pictures. */
+/* The same for texts, each file to its tokens; and for folders of images. */
 enum rlx_status data_convert_text(const struct data_args *a, const char *const *path,
 				  unsigned int n, struct rlx_error *err);
 enum rlx_status data_convert_images(const struct data_args *a, const char *dir,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* rlx data convert --images: a folder of folders of pictures, one a class. */
+/* rlx data convert --images: a folder of folders of images, one a class. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 
 #include "tools/rlx/data.h"
-#include "tools/rlx/picture.h"
+#include "tools/rlx/image.h"
 #include "base/alloc.h"
 
 struct images {
 	const struct data_args		*a;
 	struct rlx_record_writer	*w;
-	struct picture			 first;		/* its size is all others' */
+	struct image			 first;		/* its size is all others' */
 	char				 first_path[300];
 	int64_t				 label;
 	uint64_t			 n;
@@ -23,9 +23,9 @@ struct images {
 static enum rlx_status add(struct images *m, const char *path, struct rlx_error *err)
 {
 	struct rlx_field f[2] = { { "image" }, { "label", { RLX_I64, 0 } } };
-	struct picture p;
+	struct image p;
 	const void *data[2] = { NULL, &m->label };
-	enum rlx_status st = picture_read(path, &p, err);
+	enum rlx_status st = image_read(path, &p, err);
 
 	if (st)
 		return st;
@@ -98,7 +98,7 @@ enum rlx_status data_convert_images(const struct data_args *a, const char *dir,
 	enum rlx_status st = each(dir, true, &m, add_class, err);
 
 	if (!st && !m.n)
-		st = rlx_fail(err, RLX_ENOENT, "%s: no folders with pictures in it", dir);
+		st = rlx_fail(err, RLX_ENOENT, "%s: no folders with images in it", dir);
 	if (st) {
 		rlx_record_abort(m.w);
 		return st;

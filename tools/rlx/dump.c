@@ -115,13 +115,13 @@ static int dump(struct dump *d, struct subject *s)
 
 static int check(const struct dump_args *a)
 {
-	bool pictures = a->format != FORMAT_TEXT;
+	bool images = a->format != FORMAT_TEXT;
 
-	if (pictures && a->pass && !strcmp(a->pass, "all"))
+	if (images && a->pass && !strcmp(a->pass, "all"))
 		return tool_fail("dump", TOOL_USAGE,
 				 "--pass all is many graphs: as text only, or name one pass");
-	if ((pictures && (a->plan || a->report)) || (a->plan == PLAN_SVG && a->report))
-		return tool_fail("dump", TOOL_USAGE, "a picture goes into a file of its own: "
+	if ((images && (a->plan || a->report)) || (a->plan == PLAN_SVG && a->report))
+		return tool_fail("dump", TOOL_USAGE, "an image goes into a file of its own: "
 				 "ask for one thing at a time");
 	return TOOL_OK;
 }

@@ -369,7 +369,7 @@ void conn_sent(struct conn *c, ssize_t n)
 }
 
 /* Room for @n more bytes of the body, charged to the server's budget. */
-static bool body_room(struct conn *c, size_t n)
+static bool reserve_body(struct conn *c, size_t n)
 {
 	const struct server *sv = c->loop->server;
 	struct req *r = c->req;
@@ -401,7 +401,7 @@ static bool put_body(void *ctx, const char *p, size_t n)
 	struct conn *c = ctx;
 	struct req *r = c->req;
 
-	if (!body_room(c, n))
+	if (!reserve_body(c, n))
 		return false;
 	memcpy(r->body + r->body_n, p, n);
 	r->body_n += n;
@@ -613,7 +613,7 @@ static void read_length(struct conn *c)
 	} else if (!c->filling) {
 		/* In place, a piece at a time so that a length alone takes no memory. */
 		n = left < BODY_FIRST + r->body_n ? left : BODY_FIRST + r->body_n;
-		if (!body_room(c, n)) {
+		if (!reserve_body(c, n)) {
 			no_room(c);
 			return;
 		}

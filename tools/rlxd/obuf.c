@@ -23,7 +23,7 @@ static bool charge(struct obuf *o, size_t cap)
 }
 
 /* Room for @n more bytes, at the end; NULL when there is none. Then add to n. */
-static char *obuf_room(struct obuf *o, size_t n)
+static char *obuf_reserve(struct obuf *o, size_t n)
 {
 	size_t need, cap;
 	char *p;
@@ -57,7 +57,7 @@ static char *obuf_room(struct obuf *o, size_t n)
 
 void obuf_put(struct obuf *o, const void *p, size_t n)
 {
-	char *to = obuf_room(o, n);
+	char *to = obuf_reserve(o, n);
 
 	if (!to || !n)
 		return;
@@ -79,7 +79,7 @@ void obuf_fmt(struct obuf *o, const char *fmt, ...)
 	va_start(ap, fmt);
 	va_copy(again, ap);
 	n = vsnprintf(NULL, 0, fmt, ap);
-	to = n < 0 ? NULL : obuf_room(o, (size_t)n + 1);
+	to = n < 0 ? NULL : obuf_reserve(o, (size_t)n + 1);
 	if (to) {
 		vsnprintf(to, (size_t)n + 1, fmt, again);
 		o->n += (size_t)n;
@@ -254,7 +254,7 @@ void obuf_base64(struct obuf *o, const void *p, size_t n)
 		o->failed = true;
 		return;
 	}
-	to = obuf_room(o, (n + 2) / 3 * 4);
+	to = obuf_reserve(o, (n + 2) / 3 * 4);
 	if (!to)
 		return;
 	for (; n >= 3; n -= 3, s += 3) {

@@ -235,13 +235,13 @@ static inline uint64_t rlx_input_version(const struct rlx_exec *exec, uint32_t i
 
 /*
  * Arenas in a device's own memory: rlx/resident.h. All are there. [any]
- * @bring: the first @bytes of @a: brought there, or, if @fd is not -1, there by another
+ * @upload: the first @bytes of @a: brought there, or, if @fd is not -1, there by another
  * process. It stays while something uses it.
  * @share: a descriptor of it, for another process. @put: it is not needed any more.
  */
 struct rlx_backend_memory {
-	enum rlx_status	(*bring)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
-				 int fd, void **out, struct rlx_error *err);
+	enum rlx_status	(*upload)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+				  int fd, void **out, struct rlx_error *err);
 	enum rlx_status	(*share)(struct rlx_device *dev, void *r, int *out,
 				 struct rlx_error *err);
 	void		(*put)(struct rlx_device *dev, void *r);

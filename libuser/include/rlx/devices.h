@@ -81,14 +81,14 @@ enum rlx_cost_class {
 /**
  * struct rlx_device_model - how fast a device is, for rlx_cost_estimate().
  * @size:      sizeof(struct rlx_device_model)
- * @t_run, @t_step, @t_cross: ns of a run, of each step of it, and of each time that
+ * @t_run, @t_step, @t_transfer: ns of a run, of each step of it, and of each time that
  *             something is copied between host and device
  * @bandwidth, @link: bytes a second of its memory, and between it and the host's
  * @rate:      operations a second by class, for elements of 4 bytes and of 2
  */
 struct rlx_device_model {
 	size_t	size;
-	double	t_run, t_step, t_cross, bandwidth, link;
+	double	t_run, t_step, t_transfer, bandwidth, link;
 	double	rate[RLX_COST_CLASSES][2];
 };
 

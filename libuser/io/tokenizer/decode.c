@@ -85,7 +85,7 @@ static bool dec_bytes(scratch *s)
 
 	/* bytes are never more than what spells them: decode into tmp first */
 	s->tmp.n = 0;
-	if (!tk_buf_room(&s->tmp, s->text.n + 1))
+	if (!tk_buf_reserve(&s->tmp, s->text.n + 1))
 		return false;
 	raw = s->tmp.b;
 	for (i = 0; i < s->pieces.n; i++) {
@@ -99,7 +99,7 @@ static bool dec_bytes(scratch *s)
 		len += n;
 	}
 	all = (uint32_t)len;
-	if (!tk_buf_room(&s->text, 1))
+	if (!tk_buf_reserve(&s->text, 1))
 		return false;
 	memcpy(s->text.b, raw, all);
 	s->tmp.n = 0;

@@ -106,7 +106,7 @@ struct tk_buf {
 	uint32_t		 n, cap;
 };
 
-bool tk_buf_room(struct tk_buf *b, size_t more);
+bool tk_buf_reserve(struct tk_buf *b, size_t more);
 bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,
 		struct rlx_token_span span);
 bool tk_buf_put_cp(struct tk_buf *b, uint32_t cp, struct rlx_token_span span);

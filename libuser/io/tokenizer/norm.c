@@ -340,12 +340,12 @@ static bool bert(scratch *s, const struct tk_norm *op, struct tk_buf *out)
 			   op->lower && c >= 'A' && c <= 'Z' ?
 			   (uint8_t)(c | 32) : (uint8_t)c;
 	}
-	if (!tk_buf_room(out, in->n))
+	if (!tk_buf_reserve(out, in->n))
 		return false;
 	for (i = 0; i < in->n;) {
 		if (in->b[i] < 0x80) {
 			if (ascii[in->b[i]] != 0xff) {
-				if (out->n == out->cap && !tk_buf_room(out, 1))
+				if (out->n == out->cap && !tk_buf_reserve(out, 1))
 					return false;
 				out->b[out->n] = ascii[in->b[i]];
 				out->map[out->n++] = in->map[i];

@@ -251,7 +251,7 @@ void tk_trie_fini(struct tk_trie *t)
 	*t = (struct tk_trie){ 0 };
 }
 
-bool tk_buf_room(struct tk_buf *b, size_t more)
+bool tk_buf_reserve(struct tk_buf *b, size_t more)
 {
 	uint32_t cap = b->cap, map = b->cap;
 
@@ -272,7 +272,7 @@ bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,
 
 	if (!n)
 		return true;
-	if (!tk_buf_room(b, n))
+	if (!tk_buf_reserve(b, n))
 		return false;
 	memcpy(b->b + b->n, s, n);
 	for (i = 0; i < n; i++)
@@ -295,7 +295,7 @@ bool tk_buf_copy(struct tk_buf *b, const struct tk_buf *from, uint32_t begin,
 
 	if (!n)
 		return true;
-	if (!tk_buf_room(b, n))
+	if (!tk_buf_reserve(b, n))
 		return false;
 	memcpy(b->b + b->n, from->b + begin, n);
 	memcpy(b->map + b->n, from->map + begin, n * sizeof(*b->map));

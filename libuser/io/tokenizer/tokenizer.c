@@ -240,8 +240,8 @@ enum rlx_status rlx_tokenizer_scratch_new(const struct rlx_tokenizer *t,
 	if (t->model == TK_BPE)
 		s->cache = rlx_calloc(TK_CACHE_SLOTS, sizeof(*s->cache));
 	/* so that the working text is never NULL, even when it is empty */
-	if ((t->model == TK_BPE && !s->cache) || !tk_buf_room(&s->text, 64) ||
-	    !tk_buf_room(&s->seg, 64) || !tk_buf_room(&s->tmp, 64)) {
+	if ((t->model == TK_BPE && !s->cache) || !tk_buf_reserve(&s->text, 64) ||
+	    !tk_buf_reserve(&s->seg, 64) || !tk_buf_reserve(&s->tmp, 64)) {
 		rlx_tokenizer_scratch_free(s);
 		return rlx_fail(err, RLX_ENOMEM, "tokenizer: no memory");
 	}
@@ -402,7 +402,7 @@ static enum rlx_status set_segment(struct rlx_tokenizer_scratch *s,
 	uint32_t i, k, e;
 
 	s->seg.n = 0;
-	if (!tk_buf_room(&s->seg, n))
+	if (!tk_buf_reserve(&s->seg, n))
 		return RLX_ENOMEM;
 	memcpy(s->seg.b, p, n);
 	for (i = 0; i < n; i = e) {

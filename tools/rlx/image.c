@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "io/formats/file.h"
-#include "tools/rlx/picture.h"
+#include "tools/rlx/image.h"
 #include "train/inflate.h"
 
 enum { PIXELS_MAX = 1 << 28 };
@@ -13,7 +13,7 @@ enum { PIXELS_MAX = 1 << 28 };
 struct reading {
 	const char	*path;
 	struct rlx_file	 f;
-	struct picture	*out;
+	struct image	*out;
 	struct rlx_error *err;
 	uint8_t		*packed;	/* all IDAT chunks, one behind the other */
 	uint64_t	 n_packed;
@@ -35,10 +35,10 @@ static uint32_t big32(const uint8_t *p)
 
 static enum rlx_status check_size(const struct reading *r, uint64_t at)
 {
-	const struct picture *m = r->out;
+	const struct image *m = r->out;
 
 	if (!m->w || !m->h)
-		return bad(r, at, "a picture without pixels");
+		return bad(r, at, "an image without pixels");
 	if ((uint64_t)m->w * m->h > PIXELS_MAX)
 		return rlx_fail(r->err, RLX_ERANGE, "%s: %u x %u pixels", r->path, m->w, m->h);
 	return RLX_OK;
@@ -140,7 +140,7 @@ static bool unfilter(uint8_t *rows, uint32_t h, uint64_t row, unsigned int bpp)
 
 static enum rlx_status take_rows(struct reading *r, const uint8_t *rows)
 {
-	struct picture *m = r->out;
+	struct image *m = r->out;
 	uint64_t row = (uint64_t)m->w * (r->kind == 2 ? 3 : 1), y, x;
 
 	m->p = rlx_malloc((uint64_t)m->w * m->h * m->c);
@@ -208,7 +208,7 @@ static uint32_t pnm_number(const struct reading *r, uint64_t *at)
 
 static enum rlx_status read_pnm(struct reading *r)
 {
-	struct picture *m = r->out;
+	struct image *m = r->out;
 	enum rlx_status st;
 	uint64_t at = 2, n;
 	uint32_t most;
@@ -231,12 +231,12 @@ static enum rlx_status read_pnm(struct reading *r)
 	return m->p ? RLX_OK : rlx_fail(r->err, RLX_ENOMEM, "%s: no memory", r->path);
 }
 
-enum rlx_status picture_read(const char *path, struct picture *out, struct rlx_error *err)
+enum rlx_status image_read(const char *path, struct image *out, struct rlx_error *err)
 {
 	struct reading r = { .path = path, .out = out, .err = err };
 	enum rlx_status st = rlx_file_map(&r.f, path, err);
 
-	*out = (struct picture){ 0 };
+	*out = (struct image){ 0 };
 	if (st)
 		return st;
 	if (r.f.n >= 8 && !memcmp(r.f.p, "\x89PNG\r\n\x1a\n", 8))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Pictures of 8 bits a channel: PNG and binary PNM, read whole. */
-#ifndef RLX_TOOLS_PICTURE_H
-#define RLX_TOOLS_PICTURE_H
+/* Images of 8 bits a channel: PNG and binary PNM, read whole. */
+#ifndef RLX_TOOLS_IMAGE_H
+#define RLX_TOOLS_IMAGE_H
 
 #include <stdint.h>
 
 #include "rlx/status.h"
 
-struct picture {
+struct image {
 	uint32_t	 w, h, c;	/* c: 1 grey, 3 red, green, blue */
 	uint8_t		*p;		/* [h][w][c]; rlx_free() */
 };
@@ -17,6 +17,6 @@ struct picture {
  * other depths; RLX_ERANGE over 2^28 pixels.
  */
 enum rlx_status __rlx_must_check
-picture_read(const char *path, struct picture *out, struct rlx_error *err);
+image_read(const char *path, struct image *out, struct rlx_error *err);
 
 #endif

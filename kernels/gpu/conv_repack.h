@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plain x of 16-bit elements turned to channels innermost, for the kernels of convolutions that
+ * A plain x of 16-bit elements repacked to channels innermost, for the kernels of convolutions that
  * read them so: [image][pixel][group][wide], each group's channels filled up with zeros to
  * multiples of 8 (conv_plan.h).
  *
@@ -10,21 +10,21 @@
  * multiprocessor.
  * Traffic: x is read and written once.
  */
-#ifndef RLX_G_CONV_TURN_H
-#define RLX_G_CONV_TURN_H
+#ifndef RLX_G_CONV_REPACK_H
+#define RLX_G_CONV_REPACK_H
 
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/move.h"
 
-enum { TURN = RLX_G_CONV_TURN };	/* pixels and channels of a tile */
+enum { REPACK = RLX_G_CONV_REPACK };	/* pixels and channels of a tile */
 
-typedef uint16_t conv_turn_line[TURN + 2];
+typedef uint16_t conv_repack_line[REPACK + 2];
 
 struct alignas(16) conv_chunk { uint16_t v[8]; };
 
 /* A tile on its way, by the BLOCK threads of a block. */
-template <int BLOCK> struct conv_turning {
-	enum { ROWS = BLOCK / (TURN / 2), EACH = (TURN + ROWS - 1) / ROWS };
+template <int BLOCK> struct conv_repacking {
+	enum { ROWS = BLOCK / (REPACK / 2), EACH = (REPACK + ROWS - 1) / ROWS };
 
 	uint32_t	first[EACH], second[EACH];	/* of pixels: both, or one by one */
 	uint16_t	*to;		/* of its first pixel and channel */
@@ -33,7 +33,7 @@ template <int BLOCK> struct conv_turning {
 	/* Nothing is made of what comes here, lest that be waited for. */
 	DEV void load_lines(const uint16_t *from, int64_t step, int lines, int left)
 	{
-		const int row = (int)threadIdx.x / (TURN / 2);
+		const int row = (int)threadIdx.x / (REPACK / 2);
 		const bool pairs = ((uint64_t)from | (uint64_t)step * 2) % 4 == 0;
 
 #pragma unroll
@@ -54,37 +54,37 @@ template <int BLOCK> struct conv_turning {
 		}
 	}
 
-	DEV void load(const struct rlx_k_conv_nd &a, const uint16_t *x, uint16_t *turned,
+	DEV void load(const struct rlx_k_conv_nd &a, const uint16_t *x, uint16_t *repacked,
 		      int64_t job, int64_t jobs)
 	{
 		const int64_t channels = (int64_t)(a.ic / a.groups), wide = rlx_g_conv_wide(&a);
 		const int64_t all = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
 		int64_t line, of, image, pixel, c0, group, lines;
-		int p = (int)threadIdx.x % (TURN / 2) * 2;
+		int p = (int)threadIdx.x % (REPACK / 2) * 2;
 
 		n = pixels = 0;
 		if (job >= jobs)
 			return;
-		line = divide(job, rlx_g_conv_split(all, TURN), &pixel);
-		of = divide(line, rlx_g_conv_split(wide, TURN), &c0);
+		line = divide(job, rlx_g_conv_split(all, REPACK), &pixel);
+		of = divide(line, rlx_g_conv_split(wide, REPACK), &c0);
 		image = divide(of, (int64_t)a.groups, &group);
-		pixel *= TURN;
-		c0 *= TURN;
-		pixels = all - pixel < TURN ? (int)(all - pixel) : TURN;
-		n = wide - c0 < TURN ? (int)(wide - c0) : TURN;
+		pixel *= REPACK;
+		c0 *= REPACK;
+		pixels = all - pixel < REPACK ? (int)(all - pixel) : REPACK;
+		n = wide - c0 < REPACK ? (int)(wide - c0) : REPACK;
 		lines = channels - c0 < n ? channels - c0 : n;
-		to = turned + ((image * all + pixel) * (int64_t)a.groups + group) * wide + c0;
+		to = repacked + ((image * all + pixel) * (int64_t)a.groups + group) * wide + c0;
 		x += image * (int64_t)a.x_n + (group * channels + c0) * all + pixel + p;
 		load_lines(x, all, (int)lines, pixels - p);
 	}
 
-	DEV void put(conv_turn_line *tile) const
+	DEV void put(conv_repack_line *tile) const
 	{
-		int p = (int)threadIdx.x % (TURN / 2) * 2, row = (int)threadIdx.x / (TURN / 2);
+		int p = (int)threadIdx.x % (REPACK / 2) * 2, row = (int)threadIdx.x / (REPACK / 2);
 
 #pragma unroll
 		for (int i = 0; i < EACH; i++)
-			if (row + i * ROWS < TURN)
+			if (row + i * ROWS < REPACK)
 				*(uint32_t *)(tile[row + i * ROWS] + p) =
 					first[i] | second[i] << 16;
 	}
@@ -92,8 +92,8 @@ template <int BLOCK> struct conv_turning {
 
 /* What has been put there, to its place. */
 template <int BLOCK>
-static DEV inline void conv_turn_store(const conv_turn_line *tile, uint16_t *to, int n, int pixels,
-				       int64_t step)
+static DEV inline void conv_repack_store(const conv_repack_line *tile, uint16_t *to, int n,
+					 int pixels, int64_t step)
 {
 	const int chunks = n / 8;
 
@@ -108,17 +108,18 @@ static DEV inline void conv_turn_store(const conv_turn_line *tile, uint16_t *to,
 	}
 }
 
-/* All of @x, of @images, to @turned, by all blocks; @smem: TURN lines. */
+/* All of @x, of @images, to @repacked, by all blocks; @smem: REPACK lines. */
 template <int BLOCK>
-static DEV inline void conv_turn(const struct rlx_k_conv_nd &a, const uint16_t *x,
-				 uint16_t *turned, conv_turn_line *smem, int64_t images)
+static DEV inline void conv_repack(const struct rlx_k_conv_nd &a, const uint16_t *x,
+				   uint16_t *repacked, conv_repack_line *smem, int64_t images)
 {
-	const int64_t jobs = rlx_g_conv_turns(&a, images), blocks = (int64_t)gridDim.x * gridDim.y;
+	const int64_t jobs = rlx_g_conv_repacks(&a, images);
+	const int64_t blocks = (int64_t)gridDim.x * gridDim.y;
 	const int64_t step = (int64_t)a.groups * rlx_g_conv_wide(&a);
-	struct conv_turning<BLOCK> next;
+	struct conv_repacking<BLOCK> next;
 
 	next.n = next.pixels = 0;
-	next.to = turned;
+	next.to = repacked;
 	for (int64_t j = blockIdx.x + (int64_t)gridDim.x * blockIdx.y - blocks; j < jobs;
 	     j += blocks) {
 		uint16_t *to = next.to;
@@ -127,8 +128,8 @@ static DEV inline void conv_turn(const struct rlx_k_conv_nd &a, const uint16_t *
 		if (n)
 			next.put(smem);
 		__syncthreads();
-		next.load(a, x, turned, j + blocks, jobs);
-		conv_turn_store<BLOCK>(smem, to, n, pixels, step);
+		next.load(a, x, repacked, j + blocks, jobs);
+		conv_repack_store<BLOCK>(smem, to, n, pixels, step);
 		__syncthreads();
 	}
 }

@@ -17,7 +17,7 @@ static bool covers(const struct rlx_plan *p, uint32_t a, uint32_t b)
 }
 
 /* Has the value a place on both sides? Inputs and params stay as they are on both. */
-static bool can_cross(const struct vk_code *c, uint32_t v)
+static bool can_transfer(const struct vk_code *c, uint32_t v)
 {
 	const struct rlx_plan *p = c->base.plan;
 	const struct rlx_place *at = &p->val[v].place;
@@ -57,7 +57,7 @@ static bool is_fetched(const struct vk_code *c, uint32_t at, uint32_t v)
 }
 
 /* Does a later call find the host's value @v on the device, or fetch it from there? */
-static bool is_brought(const struct vk_code *c, uint32_t at, uint32_t v)
+static bool is_uploaded(const struct vk_code *c, uint32_t at, uint32_t v)
 {
 	const struct rlx_plan *p = c->base.plan;
 	const struct rlx_place *is = &p->val[v].place;
@@ -87,12 +87,12 @@ static bool note(struct vk_code *c, uint32_t first, uint32_t v)
 {
 	uint32_t i;
 
-	for (i = first; i < c->n_cross; i++)
-		if (c->cross[i] == v)
+	for (i = first; i < c->n_transfer; i++)
+		if (c->transfer[i] == v)
 			return true;
-	if (!rlx_grow(&c->cross, &c->cap_cross, c->n_cross + 1, sizeof(*c->cross)))
+	if (!rlx_grow(&c->transfer, &c->cap_transfer, c->n_transfer + 1, sizeof(*c->transfer)))
 		return false;
-	c->cross[c->n_cross++] = v;
+	c->transfer[c->n_transfer++] = v;
 	return true;
 }
 
@@ -104,16 +104,16 @@ static bool find_step(struct vk_code *c, uint32_t at)
 	bool ok = true;
 	uint32_t i;
 
-	call->cross = c->n_cross;
+	call->transfer = c->n_transfer;
 	for (i = 0; i < st->n_in && ok; i++)
-		if (can_cross(c, st->in[i]) && is_fetched(c, at, st->in[i]))
-			ok = note(c, call->cross, st->in[i]);
-	call->n_fetch = c->n_cross - call->cross;
+		if (can_transfer(c, st->in[i]) && is_fetched(c, at, st->in[i]))
+			ok = note(c, call->transfer, st->in[i]);
+	call->n_fetch = c->n_transfer - call->transfer;
 	for (i = 0; i < st->n_out && ok; i++)
-		if (can_cross(c, st->out[i]) && is_brought(c, at, st->out[i]))
-			ok = note(c, call->cross + call->n_fetch, st->out[i]);
-	call->n_bring = c->n_cross - call->cross - call->n_fetch;
-	if (c->n_cross > call->cross && !c->base.crossing++)
+		if (can_transfer(c, st->out[i]) && is_uploaded(c, at, st->out[i]))
+			ok = note(c, call->transfer + call->n_fetch, st->out[i]);
+	call->n_upload = c->n_transfer - call->transfer - call->n_fetch;
+	if (c->n_transfer > call->transfer && !c->base.crossing++)
 		c->base.first_crossing = call->base.step;
 	return ok;
 }
