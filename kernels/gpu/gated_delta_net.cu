@@ -46,7 +46,7 @@ struct work {
 
 /* What is shared, of the steps of a tile; rates: e^g, beta, k q of each */
 struct area {
-	num	*q, *k, *v, *y, *rates;
+	num	*q, *k, *v, *rates;
 };
 
 static DEV inline area area_of(unsigned char *p)
@@ -54,8 +54,7 @@ static DEV inline area area_of(unsigned char *p)
 	num *at = (num *)p;
 
 	return { at, at + STEPS * WIDTH, at + 2 * STEPS * WIDTH,
-		 at + 2 * STEPS * WIDTH + STEPS * VALUES,
-		 at + 2 * STEPS * (WIDTH + VALUES) };
+		 at + 2 * STEPS * WIDTH + STEPS * VALUES };
 }
 
 static DEV inline void bring(tile &t, const work &w, int64_t step)
@@ -140,64 +139,44 @@ static DEV inline void products(const area &s)
 	}
 }
 
-/* Four keys of a thread, side by side in shared memory. */
-struct alignas(PER * sizeof(num)) quad {
-	num	v[PER];
-};
-
-/* A thread's keys of a step's query and key. */
-struct step {
-	quad	q[KEYS / PER], k[KEYS / PER];
-};
-
-static DEV inline void load(step &to, const area &s, int t)
+/* One step of a thread's columns; what it gives lies where v of it was. */
+static DEV inline void step_of(num (*state)[KEYS], const area &s, int t, num scale)
 {
-	const quad *q = (const quad *)(s.q + t * WIDTH) + threadIdx.x % LANES;
-	const quad *k = (const quad *)(s.k + t * WIDTH) + threadIdx.x % LANES;
+	const num *rates = s.rates + 3 * t, *q = s.q + t * WIDTH, *k = s.k + t * WIDTH;
+	const int first = (int)threadIdx.x / LANES * COLS;
+	num x[COLS], y[COLS], key[KEYS];
 
 #pragma unroll
-	for (int i = 0; i < KEYS / PER; i++) {
-		to.q[i] = q[i * LANES];
-		to.k[i] = k[i * LANES];
-	}
-}
+	for (int c = 0; c < COLS; c++)
+		x[c] = y[c] = 0;
+#pragma unroll
+	for (int i = 0; i < KEYS; i++) {
+		const num query = q[key_of(i)];
 
-/* Step @t of a thread's columns, of which @now is loaded; the next one into it meanwhile. */
-static DEV inline void step_of(num (*state)[KEYS], step &now, const area &s, int t, num scale)
-{
-	const num *rates = s.rates + 3 * t, decay = rates[0], beta = rates[1], kq = rates[2];
-	const int first = t * VALUES + (int)threadIdx.x / LANES * COLS;
-	const step at = now;
-	num x[COLS][PER], y[COLS][PER], v[COLS];
-
-#pragma unroll
-	for (int c = 0; c < COLS; c++) {
-		v[c] = s.v[first + c];
-#pragma unroll
-		for (int j = 0; j < PER; j++)
-			x[c][j] = y[c][j] = 0;
-	}
-#pragma unroll
-	for (int i = 0; i < KEYS; i++)
+		key[i] = k[key_of(i)];
 #pragma unroll
 		for (int c = 0; c < COLS; c++) {
-			x[c][i % PER] += state[c][i] * at.k[i / PER].v[i % PER];
-			y[c][i % PER] += state[c][i] * at.q[i / PER].v[i % PER];
+			x[c] += state[c][i] * key[i];
+			y[c] += state[c][i] * query;
 		}
-	if (t + 1 < STEPS)
-		load(now, s, t + 1);
+	}
 #pragma unroll
 	for (int c = 0; c < COLS; c++) {
-		const num sk = over_lanes((x[c][0] + x[c][1]) + (x[c][2] + x[c][3]));
-		const num sq = over_lanes((y[c][0] + y[c][1]) + (y[c][2] + y[c][3]));
-		const num u = beta * (v[c] - decay * sk);
+		num u = over_lanes(x[c]);
+		const num sum = over_lanes(y[c]), v = s.v[t * VALUES + first + c];
 
+		u = rates[1] * (v - rates[0] * u);
 #pragma unroll
 		for (int i = 0; i < KEYS; i++)
-			state[c][i] = decay * state[c][i] + at.k[i / PER].v[i % PER] * u;
-		if (threadIdx.x % LANES == 0)
-			s.y[first + c] = scale * (decay * sq + kq * u);
+			state[c][i] = rates[0] * state[c][i] + key[i] * u;
+		y[c] = scale * (rates[0] * sum + rates[2] * u);
 	}
+	warp_sync();	/* all lanes have v */
+	if (threadIdx.x % LANES)
+		return;
+#pragma unroll
+	for (int c = 0; c < COLS; c++)
+		s.v[t * VALUES + first + c] = y[c];
 }
 
 static DEV inline void finish(const work &w, const area &s, int64_t step)
@@ -206,7 +185,7 @@ static DEV inline void finish(const work &w, const area &s, int64_t step)
 		const int e = i * THREADS + (int)threadIdx.x, t = e / VALUES, col = e % VALUES;
 
 		if (t < STEPS && step + t < w.steps && col < w.count)
-			w.y[(step + t) * w.values + col] = elem::put(s.y[e]);
+			w.y[(step + t) * w.values + col] = elem::put(s.v[e]);
 	}
 }
 
@@ -229,7 +208,6 @@ RLX_G_KERNEL(gated_delta_net, struct rlx_k_gated_delta, THREADS)
 	const mem *from = RLX_G_PTR(const mem, a.state);
 	mem *last = RLX_G_PTR(mem, a.last);
 	num state[COLS][KEYS];
-	struct step now;
 	tile t;
 
 	bring(t, w, 0);
@@ -248,11 +226,11 @@ RLX_G_KERNEL(gated_delta_net, struct rlx_k_gated_delta, THREADS)
 			bring(t, w, step + STEPS);
 		products(s);
 		__syncthreads();
-		load(now, s, 0);
 		for (int i = 0; i < count; i++)
-			step_of(state, now, s, i, (num)a.scale);
+			step_of(state, s, i, (num)a.scale);
 		__syncthreads();
 		finish(w, s, step);
+		__syncthreads();
 	}
 #pragma unroll
 	for (int i = 0; i < KEYS; i++)

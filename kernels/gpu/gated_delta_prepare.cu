@@ -2,10 +2,10 @@
 /*
  * The gated delta rule by chunks, what of a chunk does not depend on the state ahead of it.
  *
- * Algorithm: a block a chunk of 64 steps of a head. With D_ij = e^(g_j+1 + .. + g_i) for j <= i
- * and T the inverse of 1 + beta D k k' below the diagonal, what the chunk writes of state S is
- * u - w S with u = T beta v and w = T beta e^G k (the WY representation). T is made in f32: halves
- * of 32 rows by substitution, a thread a column, then what joins them. Also p = scale D k q of each
+ * Algorithm: a block a chunk of 64 steps of a head. With D_ij = e^(g_j+1 + .. + g_i) for j <= i and
+ * T the inverse of 1 + beta D k k' below the diagonal, what the chunk writes of state S is
+ * u - w S with u = T beta v and w = T beta e^G k (the WY representation). T is made in f32: halves of
+ * 32 rows by substitution, a thread a column, then what joins them. Also p = scale D k q of each
  * two steps, up to the diagonal. All products on tensor cores.
  * Traffic: q, k and v once; w, u and p to memory, which gated_delta_chunks.cu reads.
  * Source: Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks); Yang et al. 2024.
@@ -15,10 +15,7 @@
 
 enum { LD = CHUNK + 4, HALF = CHUNK / 2, COLS = 64, COLS_LD = COLS + PIECE };
 
-/*
- * What is shared; m and t are f32, the others as the operands are. t lies where q was, and tk where
- * m was, so that a multiprocessor has three blocks.
- */
+/* What is shared; m and t are f32, the others as the operands are. */
 struct area {
 	mem	*q, *k, *v, *tk, *tv;
 	float	*m, *t, *g, *beta;
@@ -26,15 +23,14 @@ struct area {
 
 static DEV inline area area_of(unsigned char *s)
 {
-	enum { QUERIES = CHUNK * KEYS_LD * 2, T = CHUNK * LD * 4 };
-	mem *q = (mem *)s, *k = (mem *)(s + (QUERIES > T ? QUERIES : T));
-	mem *v = k + CHUNK * KEYS_LD, *tv = v + CHUNK * COLS_LD;
-	float *m = (float *)(tv + CHUNK * CHUNK_LD), *g = m + CHUNK * LD;
+	mem *q = (mem *)s, *k = q + CHUNK * KEYS_LD, *v = k + CHUNK * KEYS_LD;
+	mem *tk = v + CHUNK * COLS_LD, *tv = tk + CHUNK * CHUNK_LD;
+	float *m = (float *)(tv + CHUNK * CHUNK_LD), *t = m + CHUNK * LD;
 
-	return { q, k, v, (mem *)m, tv, m, (float *)s, g, g + CHUNK };
+	return { q, k, v, tk, tv, m, t, t + CHUNK * LD, t + CHUNK * LD + CHUNK };
 }
 
-/* Sums of g, which lie in m until then. */
+/* Sums of g, which lie in t until then; all is there behind it. */
 static DEV inline void sum_rates(const area &s, const struct prepared &to, float scale)
 {
 	const int i = (int)threadIdx.x;
@@ -43,7 +39,7 @@ static DEV inline void sum_rates(const area &s, const struct prepared &to, float
 		float sum = 0, all = 0;
 
 		for (int j = 0; j < CHUNK; j++) {
-			all += s.m[j];
+			all += s.t[j];
 			sum = j == i ? all : sum;
 		}
 		s.g[i] = sum;
@@ -132,7 +128,6 @@ static DEV inline void invert(const area &s)
 /* t with beta, and e^G for k, as products take it. */
 static DEV inline void round_inverse(const area &s)
 {
-	/* m, where tk is, was read by all before invert() ended */
 	for (int e = (int)threadIdx.x; e < CHUNK * CHUNK; e += THREADS) {
 		const int i = e / CHUNK, j = e % CHUNK;
 		const float t = j <= i ? s.t[i * LD + j] * s.beta[j] : 0;
@@ -185,7 +180,7 @@ RLX_G_KERNEL(gated_delta_prepare, struct rlx_k_gated_delta, THREADS)
 	if (tid < CHUNK) {
 		const int64_t at = tid < rows ? (row + tid) * a.hv + head : 0;
 
-		s.m[tid] = to_f32(load_if(RLX_G_PTR(const mem, a.g) + at, tid < rows));
+		s.t[tid] = to_f32(load_if(RLX_G_PTR(const mem, a.g) + at, tid < rows));
 		s.beta[tid] = to_f32(load_if(RLX_G_PTR(const mem, a.beta) + at, tid < rows));
 	}
 	copy_wait<0>();

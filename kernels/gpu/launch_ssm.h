@@ -99,7 +99,7 @@ static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_l
 	       rlx_g_ceil(a->dv, RLX_K_SSM_THREADS / lanes * cols) < 2 * sms))
 		cols /= 2;
 	values = RLX_K_SSM_THREADS / lanes * cols;
-	each = (2 * lanes * keys + 2 * values + 3) * size;
+	each = (2 * lanes * keys + values + 3) * size;
 	while (steps > 1 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
 		steps /= 2;
 	RLX_G_VARIANT(l, gated_delta_net, .DELTA_TYPE = a->type, .DELTA_LANES = (int32_t)lanes,
@@ -127,11 +127,11 @@ static inline void rlx_g_gated_delta_prepare_launch(const void *args, struct rlx
 {
 	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
 	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
-	const int64_t queries = chunk * (keys + 8) * 2, floats = chunk * (chunk + 4) * 4;
+	const int64_t halves = chunk * (2 * (keys + 8) + 3 * (chunk + 8));
+	const int64_t floats = 2 * chunk * (chunk + 4) + 2 * chunk;
 
 	RLX_G_VARIANT(l, gated_delta_prepare, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys);
-	l->shared = (uint32_t)((queries > floats ? queries : floats) + queries +
-			       2 * chunk * (chunk + 8) * 2 + floats + 2 * chunk * 4);
+	l->shared = (uint32_t)(halves * 2 + floats * 4);
 	if (!rlx_g_gated_delta_by_chunks(a, l) || l->shared > l->most_shared)
 		return;
 	rlx_g_line(l, a->batch * a->hv * a->count, RLX_K_SSM_THREADS);

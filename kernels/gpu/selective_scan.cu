@@ -307,10 +307,8 @@ RLX_G_KERNEL(selective_scan, struct rlx_k_selective_scan, THREADS)
 		for (int j = 0; j < STATES; j++)
 			st.h[j] = 0;
 		walk<false>(st, w, s);
-#pragma unroll
-		for (int j = 0; j < STATES; j++)
-			if (j < st.n)
-				left[j] = st.h[j];
+		for (int j = 0; j < st.n; j++)
+			left[j] = st.h[j];
 		if (!first && st.n > 0)
 			*sum_at(a, env, chunks, chunk, line) = st.sum;
 		return;
@@ -322,9 +320,7 @@ RLX_G_KERNEL(selective_scan, struct rlx_k_selective_scan, THREADS)
 
 		/* of several chunks the last that has steps */
 		if (w.from < w.end || !chunk)
-#pragma unroll
-			for (int j = 0; j < STATES; j++)
-				if (j < st.n)
-					last[j] = elem::put(st.h[j]);
+			for (int j = 0; j < st.n; j++)
+				last[j] = elem::put(st.h[j]);
 	}
 }

@@ -5,7 +5,7 @@
 #include "selftests/lib/expert_net.h"
 #include "selftests/lib/op_case.h"
 
-enum { EXPERTS = 8, WIDTH = 1024, ROWS = 4 };
+enum { EXPERTS = 8, WIDTH = 2048, ROWS = 4 };
 static const int64_t BYTES = (int64_t)WIDTH * WIDTH * 4;	/* of an expert */
 
 static int64_t between(struct rlx_transfers *before, struct rlx_session *s)
