@@ -27,6 +27,8 @@ enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
 	a->ranks = p->ranks;
 	rlx_lower_ref_in(lo, &a->src, 0, 0);
 	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	if (gpu_apply_relocations(lo))
+		return lo->status;
 	call = rlx_lower_append(lo, false);
 	if (!call)
 		return lo->status;
@@ -86,7 +88,7 @@ static enum rlx_status make_side(struct gpu_exec *x)
 	struct gpu_device *d = gpu_exec_device(x);
 	int rc = 0;
 
-	if (!x->side)		/* 1: beside the default one; 2: without a time */
+	if (!x->side)
 		rc = d->api->stream_new(&x->side, GPU_STREAM_APART);
 	if (!rc && !x->sum_from)
 		rc = d->api->event_new(&x->sum_from, GPU_EVENT_PLAIN);

@@ -725,4 +725,36 @@ TEST(there_is_no_such_device)
 	rlx_graph_put(g);
 }
 
+/* A sum over ranks is no launch, and may be all that uses a buffer: it has its address. */
+static void sum_alone(bool of_a_constant)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_type t = rlx_type(RLX_I64, 3);
+	const int64_t v[3] = { 4, 5, 6 };
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = rlx_graph_new("sum");
+	rlx_value x = of_a_constant ? rlx_constant(g, t, v) : rlx_input(g, "x", t);
+	struct rlx_program *p;
+	struct rlx_session *s;
+
+	rlx_output(g, "y", rlx_emit(g, all_reduce, .x = x, .ranks = 2));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	if (!of_a_constant)
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, v), 0);
+	CHECK_EQ(rlx_session_run(s), RLX_EINVAL);
+	CHECKF(strstr(rlx_session_error(s)->text, "no communicator"), "%s",
+	       rlx_session_error(s)->text);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(sums_alone_name_what_they_lack)
+{
+	sum_alone(false);
+	sum_alone(true);
+}
+
 TEST_MAIN()
