@@ -16,8 +16,9 @@ struct run {
 };
 
 /*
- * A crop to all of an axis: each output is the input at its place. @exact: not the sum of
- * parts of it either, which may be a little less.
+ * Is each output the input at its place, whatever the sizes and scales say? A weight of 0
+ * elsewhere counts, for NaN spreads by it. @exact: not the sum of parts of it either, which may
+ * be a little less.
  */
 static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax, bool exact)
 {
@@ -33,7 +34,7 @@ static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax
 		}
 		op_resize_weights(a, ax, o, w, at);
 		for (i = 0, sum = 0; i < ax->taps; sum += w[i++])
-			same = same && (w[i] == 0 || (at[i] == o && (!exact || w[i] == 1)));
+			same = same && at[i] == o && (!exact || w[i] == 0 || w[i] == 1);
 		same = same && sum == 1;
 	}
 	return same;

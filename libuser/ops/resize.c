@@ -17,7 +17,8 @@
  *		that roi names (all starts, then all ends, from 0 to 1) and gives extrapolation (0
  *		if not given) outside of x. Elsewhere neighbours outside are those at the end, or
  *		left out with exclude_outside. antialias widens the filter where an axis shrinks.
- *		Integers are truncated. NaN spreads by weights of 0, too.
+ *		Integers are truncated. NaN spreads by weights of 0, too, but along no axis that
+ *		stays as it is: as long as it was and, if cropped, from 0 to 1.
  * Gradient:	dx = dy by the transposed weights, axis by axis
  * Source:	ONNX Resize-19; Keys 1981 for cubic weights
  */

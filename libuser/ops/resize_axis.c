@@ -16,7 +16,8 @@ struct op_resize_axis op_resize_axis_of(const struct rlx_op_resize *a,
 		ax.roi[1] = a->roi.v[x->rank + i];
 	}
 	ax.same = ax.in == ax.out && ax.scale == 1 &&
-		  a->coord != RLX_COORD_TF_CROP_AND_RESIZE;
+		  (a->coord != RLX_COORD_TF_CROP_AND_RESIZE ||
+		   (ax.roi[0] == 0 && ax.roi[1] == 1));
 	ax.taps = a->mode == RLX_RESIZE_CUBIC ? 4 : 2;
 	if (a->antialias && ax.scale < 1) {
 		s = floor(-(double)(ax.taps / 2) / ax.scale) + 1;
@@ -89,7 +90,7 @@ bool op_resize_outside(const struct rlx_op_resize *a, const struct op_resize_axi
 {
 	double at;
 
-	if (a->coord != RLX_COORD_TF_CROP_AND_RESIZE)
+	if (a->coord != RLX_COORD_TF_CROP_AND_RESIZE || x->same)
 		return false;
 	at = source(a, x, o, by_float(a, x));
 	return at < 0 || at > (double)(x->in - 1);

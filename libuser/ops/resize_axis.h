@@ -12,7 +12,7 @@
 struct op_resize_axis {
 	int64_t	in, out, taps;
 	double	scale, roi[2];
-	bool	same;		/* output = input */
+	bool	same;		/* output = input: as long, or a crop to all of it; no weights */
 };
 
 struct op_resize_axis op_resize_axis_of(const struct rlx_op_resize *a,

@@ -605,6 +605,33 @@ EVERYWHERE(resize_spreads_nan_by_weights_of_0)
 	resized_nan(r, RLX_F16, NAN);
 }
 
+/* A crop to all of an axis, as long as it was, weighs nothing along it: see roi of channels. */
+EVERYWHERE(resize_by_a_crop_keeps_nan_in_its_channel)
+{
+	enum { C = 3, H = 3, W = 5, OH = 4, OW = 7, MODES = 3 };
+	const struct rlx_floats roi = RLX_FLOATS(0, 0, 0.1, 0, 1, 1, 0.8, 0.9);
+	static const enum rlx_dtype dt[] = { RLX_F32, RLX_F64, RLX_F16 };
+	float x[2 * C * H * W];
+	unsigned int k, odd;
+	int64_t i;
+
+	for (k = 0; k < MODES * 3; k++) {
+		odd = (unsigned int)rlx_test_rand(&r->seed) % (2 * C);
+		for (i = 0; i < 2 * C * H * W; i++)
+			x[i] = i / (H * W) == odd ? NAN : (float)(i / (H * W));
+		rig_output(r, rlx_emit(r->g, resize, .x = rlx_emit(r->g, cast,
+					.x = rig_input(r, rlx_type(RLX_F32, 2, C, H, W), x),
+					.to = dt[k / MODES]),
+				       .sizes = RLX_INTS(2, C, OH, OW), .mode = (int32_t)k % MODES,
+				       .coord = RLX_COORD_TF_CROP_AND_RESIZE, .roi = roi));
+		rig_run(r);
+		for (i = 0; i < 2 * C * OH * OW; i++)
+			rig_want(r, 0, i, i / (OH * OW) == odd ? NAN : (double)(i / (OH * OW)),
+				 1e-6);
+		rig_reset(r);
+	}
+}
+
 /* All that lies beyond an edge is the edge, as large as it may be. */
 EVERYWHERE(resize_keeps_what_lies_at_an_edge)
 {
