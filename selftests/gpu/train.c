@@ -17,6 +17,7 @@ struct model {
 	struct rlx_graph *g;
 	rlx_value	 wrt[MOST];
 	unsigned int	 n;
+	const char	*coarse;	/* names of what is drawn in steps of a half, or NULL */
 };
 
 static rlx_value weight(struct model *m, const char *name, struct rlx_type t)
@@ -35,11 +36,17 @@ static rlx_value loss_of(struct model *m, rlx_value logits, int64_t rows)
 	return rlx_emit(m->g, reduce, .x = l, .kind = RLX_REDUCE_MEAN);
 }
 
+/*
+ * What the pool takes the largest of is exact, also in 16-bit floats: a multiple of 2^-3,
+ * then of 2^-4, in its dozens. Else a rounding makes another pixel the largest at times, and that
+ * takes the gradient, which has no bound.
+ */
 static rlx_value conv_net(struct model *m)
 {
 	struct rlx_graph *g = m->g;
 	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 3, 3, 14, 12));
 
+	m->coarse = "x w1 b1 w0 b0";
 	x = rlx_emit(g, conv, .x = x, .w = weight(m, "w1", rlx_type(RLX_F32, 16, 3, 3, 3)),
 		     .bias = weight(m, "b1", rlx_type(RLX_F32, 16)), .pad = RLX_INTS(1, 1, 1, 1));
 	x = rlx_emit(g, relu, .x = x);
@@ -137,7 +144,14 @@ static struct rlx_session *open_session(struct rlx_graph *g, const char *device,
 	return s;
 }
 
-static void fill(struct rlx_session *s[2], enum rlx_io io, uint64_t *seed)
+static float draw(const struct model *m, const char *name, uint64_t *seed)
+{
+	double v = rlx_test_uniform(seed, -1, 1);
+
+	return (float)(m->coarse && strstr(m->coarse, name) ? rint(2 * v) / 2 : v);
+}
+
+static void fill(const struct model *m, struct rlx_session *s[2], enum rlx_io io, uint64_t *seed)
 {
 	const struct rlx_program *p = rlx_session_program(s[0]);
 	unsigned int i, k;
@@ -153,7 +167,7 @@ static void fill(struct rlx_session *s[2], enum rlx_io io, uint64_t *seed)
 			if (t.dtype == RLX_I64)
 				v[j] = (int64_t)(rlx_test_rand(seed) % 7);
 			else
-				((float *)(void *)v)[j] = (float)rlx_test_uniform(seed, -1, 1);
+				((float *)(void *)v)[j] = draw(m, name, seed);
 		for (k = 0; k < 2; k++)
 			CHECKF(!rlx_session_set(s[k], io, name, t, v), "%s",
 			       rlx_session_error(s[k])->text);
@@ -175,8 +189,8 @@ static void one(rlx_value (*build)(struct model *m), enum rlx_precision precisio
 	CHECKF(!rlx_graph_grad(m.g, m.wrt, m.n, &d, &err), "%s", err.text);
 	s[0] = open_session(d, op_case_gpu(), precision);
 	s[1] = open_session(d, "cpu", RLX_PRECISION_AS_WRITTEN);
-	fill(s, RLX_IO_INPUT, &seed);
-	fill(s, RLX_IO_PARAM, &seed);
+	fill(&m, s, RLX_IO_INPUT, &seed);
+	fill(&m, s, RLX_IO_PARAM, &seed);
 	for (i = 0; i < 2; i++)
 		CHECKF(!rlx_session_run(s[i]), "%s", rlx_session_error(s[i])->text);
 	for (i = 0; i < m.n + 1; i++) {
@@ -188,9 +202,12 @@ static void one(rlx_value (*build)(struct model *m), enum rlx_precision precisio
 			rlx_buf_ptr(rlx_session_buf(s[1], RLX_IO_OUTPUT, name)),
 			rlx_type_count(&t), 0);
 
-		/* a pixel that 16-bit floats make the largest takes the gradient of another */
+		/*
+		 * Each of some twenty roundings one after the other is 2^-11 or, in bf16, 2^-8 of
+		 * its result at the most: an angle of 0.08 where all of them add up
+		 */
 		CHECKF(precision == RLX_PRECISION_AS_WRITTEN ? far.relative < 2e-5 :
-		       far.cosine > 0.98, "%s: relative %g, cosine %.6f", name, far.relative,
+		       far.cosine > 0.996, "%s: relative %g, cosine %.6f", name, far.relative,
 		       far.cosine);
 	}
 	rlx_session_free(s[0]);
