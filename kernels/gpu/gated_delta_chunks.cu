@@ -40,7 +40,7 @@ static DEV inline stage stage_of(unsigned char *s, int64_t i)
 struct work {
 	const mem	*q, *k;		/* of the head, from the entry's first step on */
 	mem		*y;
-	int64_t		line, col, have;	/* columns that are there */
+	int64_t		line, col, have, ld;	/* columns that are there; from y to the next */
 };
 
 static DEV inline void bring(const stage &s, const struct rlx_k_gated_delta &a,
@@ -159,10 +159,13 @@ static DEV inline void write(float (*y)[N][MMA_C], const stage &g, const state &
 	}
 }
 
-/* y of what is written, and to memory. */
-static DEV inline void results(float (*y)[N][MMA_C], const stage &g, const mem *fresh, mem *to,
-			       int64_t ld, int rows, int64_t have)
+/* y of what is written, and to memory: @rows are there from step @first on. */
+static DEV inline void results(float (*y)[N][MMA_C], const stage &g, const mem *fresh,
+			       const work &w, int64_t first, int rows)
 {
+	mem *to = w.y + first * w.ld;
+	const int64_t ld = w.ld, have = w.have;
+
 #pragma unroll
 	for (int r = 0; r < ROW_TILES; r++) {
 		const int row = (warp_id() + r * WARPS) * MMA_M;
@@ -212,10 +215,9 @@ RLX_G_KERNEL(gated_delta_chunks, struct rlx_k_gated_delta, THREADS)
 	const int64_t slices = (a.dv + COLS - 1) / COLS, line = blockIdx.x / slices;
 	const int64_t col = blockIdx.x % slices * COLS, head = line % a.hv, entry = line / a.hv;
 	const int64_t keys = (entry * a.steps * a.hk + head / (a.hv / a.hk)) * a.dk;
-	const int64_t ld = a.hv * a.dv;
 	const work w = { RLX_G_PTR(const mem, a.q) + keys, RLX_G_PTR(const mem, a.k) + keys,
 			 RLX_G_PTR(mem, a.y) + (entry * a.steps * a.hv + head) * a.dv + col,
-			 line, col, a.dv - col };
+			 line, col, a.dv - col, a.hv * a.dv };
 	mem *fresh = (mem *)(shared + STAGES * STAGE_BYTES), *late = fresh + CHUNK * COLS_LD;
 	float *f32 = RLX_G_PTR(float, a.carry), y[ROW_TILES][N][MMA_C];
 	const bool whole = (a.first + a.count) * CHUNK >= a.steps;
@@ -240,8 +242,8 @@ RLX_G_KERNEL(gated_delta_chunks, struct rlx_k_gated_delta, THREADS)
 		__syncthreads();
 		advance(s, g, late);
 		share(s);
-		results(y, g, fresh, w.y + step * ld, ld,
-			(int)(a.steps - step < CHUNK ? a.steps - step : CHUNK), w.have);
+		results(y, g, fresh, w, step,
+			(int)(a.steps - step < CHUNK ? a.steps - step : CHUNK));
 		if (STAGES == 1 && i + 1 < a.count) {
 			__syncthreads();
 			bring(stage_of(shared, i + 1), a, env, w, i + 1);

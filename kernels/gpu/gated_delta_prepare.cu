@@ -4,8 +4,8 @@
  *
  * Algorithm: a block a chunk of 64 steps of a head. With D_ij = e^(g_j+1 + .. + g_i) for j <= i and
  * T the inverse of 1 + beta D k k' below the diagonal, what the chunk writes of state S is
- * u - w S with u = T beta v and w = T beta e^G k (the WY representation). T is made in f32: halves of
- * 32 rows by substitution, a thread a column, then what joins them. Also p = scale D k q of each
+ * u - w S with u = T beta v and w = T beta e^G k (the WY representation). T is made in f32: halves
+ * of 32 rows by substitution, a thread a column, then what joins them. Also p = scale D k q of each
  * two steps, up to the diagonal. All products on tensor cores.
  * Traffic: q, k and v once; w, u and p to memory, which gated_delta_chunks.cu reads.
  * Source: Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks); Yang et al. 2024.
