@@ -115,8 +115,9 @@ static size_t pool_planes(const struct rlx_k_pool *a, size_t begin, size_t end, 
 	struct plane_row *t = (void *)((char *)scratch + rlx_k_pool_fold_bytes(a, sizeof(float)));
 	size_t most;
 
-	if (a->in[0] != 1 || a->k[0] != 1 || a->out[0] != 1 || a->kind == RLX_K_POOL_LP ||
-	    a->index || !plane)
+	/* a depth of one, and not of padding alone */
+	if (a->in[0] != 1 || a->k[0] != 1 || a->out[0] != 1 || a->p[0] ||
+	    a->kind == RLX_K_POOL_LP || a->index || !plane)
 		return begin;
 	fold_init(&f, scratch);
 	/* a vector of the last row read may lie behind it, within what planes follow */
