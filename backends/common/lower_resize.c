@@ -88,29 +88,6 @@ struct tables {
 	int64_t	*at;
 };
 
-/*
- * At an edge many taps may be one input, and sums in floats would add up errors. The weight of
- * all is parted into powers of two of it, the last one a half: such sums are exact. None is 0
- * on that account, for an infinite input times that is no number.
- */
-static void join_taps(double *w, const int64_t *at, int64_t taps)
-{
-	int64_t i, end, k;
-	double sum;
-
-	for (i = 0; i < taps; i = end) {
-		for (end = i, sum = 0; end < taps && at[end] == at[i]; end++)
-			sum += w[end];
-		for (k = end - 1; k > i && k >= end - 32; k--) {
-			sum /= 2;
-			w[k] = sum;
-		}
-		/* what is left of very many does not count */
-		for (sum /= (double)(k - i + 1); k >= i; k--)
-			w[k] = sum;
-	}
-}
-
 /* One position: its taps' inputs, or -1 outside, and weights where there are any. */
 static void fill_position(const struct rlx_op_resize *a, const struct op_resize_axis *ax,
 			  const struct tables *t, int64_t o)
@@ -127,7 +104,6 @@ static void fill_position(const struct rlx_op_resize *a, const struct op_resize_
 		t->index[o] = (int32_t)op_resize_nearest(a, ax, o);
 	} else {
 		op_resize_weights(a, ax, o, t->w, t->at);
-		join_taps(t->w, t->at, taps);
 		for (i = 0; i < taps; i++) {
 			t->index[o * taps + i] = (int32_t)t->at[i];
 			t->weight[o * taps + i] = (float)t->w[i];

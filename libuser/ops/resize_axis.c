@@ -129,6 +129,29 @@ static double kernel(const struct rlx_op_resize *a, double d)
 	return d < 2 ? ((k * d - 5 * k) * d + 8 * k) * d - 4 * k : 0;
 }
 
+/*
+ * At an edge many taps may be one input, and sums in floats would add up errors. The weight of
+ * all is parted into powers of two of it, the last one a half: such sums are exact. None is 0
+ * on that account, for an infinite input times that is no number.
+ */
+static void join_taps(double *w, const int64_t *at, int64_t taps)
+{
+	int64_t i, end, k;
+	double sum;
+
+	for (i = 0; i < taps; i = end) {
+		for (end = i, sum = 0; end < taps && at[end] == at[i]; end++)
+			sum += w[end];
+		for (k = end - 1; k > i && k >= end - 32; k--) {
+			sum /= 2;
+			w[k] = sum;
+		}
+		/* what is left of very many does not count */
+		for (sum /= (double)(k - i + 1); k >= i; k--)
+			w[k] = sum;
+	}
+}
+
 void op_resize_weights(const struct rlx_op_resize *a, const struct op_resize_axis *x,
 		       int64_t o, double *w, int64_t *at)
 {
@@ -150,4 +173,5 @@ void op_resize_weights(const struct rlx_op_resize *a, const struct op_resize_axi
 	if ((a->exclude_outside || shrink < 1) && sum != 0)
 		for (i = 0; i < x->taps; i++)
 			w[i] /= sum;
+	join_taps(w, at, x->taps);
 }

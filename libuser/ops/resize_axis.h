@@ -25,7 +25,8 @@ int64_t op_resize_nearest(const struct rlx_op_resize *a, const struct op_resize_
 			  int64_t o);
 /*
  * Otherwise weights w[0..taps) of output @o and the inputs at[] they belong to,
- * clamped into the input. All zero if the output lies outside.
+ * clamped into the input; those of one input share its weight by powers of two, so that sums of
+ * them are exact. All zero if the output lies outside.
  */
 void op_resize_weights(const struct rlx_op_resize *a, const struct op_resize_axis *x,
 		       int64_t o, double *w, int64_t *at);

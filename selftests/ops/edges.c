@@ -632,6 +632,28 @@ EVERYWHERE(resize_by_a_crop_keeps_nan_in_its_channel)
 	}
 }
 
+/* Taps that are clamped to one element weigh together: none is 0 times what is infinite there. */
+EVERYWHERE(resize_of_an_infinite_edge)
+{
+	static const enum rlx_dtype dt[] = { RLX_F32, RLX_F64, RLX_F16 };
+	float x[5] = { INFINITY, 1, 2, 3, -INFINITY };
+	unsigned int k;
+
+	for (k = 0; k < 6; k++) {
+		rig_output(r, rlx_emit(r->g, resize, .x = rlx_emit(r->g, cast,
+					.x = rig_input(r, rlx_type(RLX_F32, 5), x),
+					.to = dt[k / 2]),
+				       .sizes = RLX_INTS(9), .coord = RLX_COORD_ALIGN_CORNERS,
+				       .mode = k % 2 ? RLX_RESIZE_CUBIC : RLX_RESIZE_LINEAR));
+		rig_run(r);
+		rig_want(r, 0, 0, INFINITY, 0);
+		rig_want(r, 0, 8, -INFINITY, 0);
+		if (k % 2 == 0)
+			rig_want(r, 0, 4, 2, 1e-6);
+		rig_reset(r);
+	}
+}
+
 /* All that lies beyond an edge is the edge, as large as it may be. */
 EVERYWHERE(resize_keeps_what_lies_at_an_edge)
 {
