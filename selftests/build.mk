@@ -152,7 +152,8 @@ bench-fft-cpu bench-recurrent-cpu: bench-%-cpu:
 AT_ONCE	?= 2
 check:
 	$(Q)tools/setup.sh check
-	$(Q)+selftests/check.sh -j $(AT_ONCE) '$(SUBMAKE)' $(GROUPS)
+	$(Q)+selftests/check.sh -j $(AT_ONCE) $(if $(filter file,$(origin GROUPS)),-s) \
+		'$(SUBMAKE)' $(GROUPS)
 
 # The unit and op tests under the sanitizers, each in a build folder of its own.
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 # Runs groups of tests, all of them whatever fails, and ends with their sum.
 #
-#   selftests/check.sh [-j JOBS] MAKE GROUP ...
+#   selftests/check.sh [-j JOBS] [-s] MAKE GROUP ...
 #
 # With -j so many run at a time (1), since most keep one processor busy, or wait; they
 # begin in the order they are named. What such a group says is kept in
 # $BUILD/test-log/GROUP.log and printed when the group has ended. Before the sum stands how
 # long each took, and how long processors did: their sum by the number of processors is the
-# least that all can take, however they are put beside each other.
+# least that all can take, however they are put beside each other. With -s the rows of
+# docs/surface.md are counted as well, by what the groups left: see tools/surface.
 set -u
 
 BUILD=${BUILD:-build}
@@ -47,10 +48,11 @@ if [ "$1" = --one ]; then
 	exit 0
 fi
 
-jobs=1
-while getopts j: o; do
+jobs=1 surface=
+while getopts j:s o; do
 	case $o in
 	j)	jobs=$OPTARG ;;
+	s)	surface=surface ;;
 	*)	exit 2 ;;
 	esac
 done
@@ -76,9 +78,14 @@ done | awk -v wall="$(($(date +%s) - begin))" -v n="$(nproc)" '{
 END {
 	printf "time: all of it %d s, cpu %.1f s, by %d processors %d s\n", wall, cpu, n, cpu / n
 }'
+if [ -n "$surface" ]; then
+	tools/surface "$BUILD" >"$BUILD/surface.md"
+	tail -n 1 "$BUILD/surface.md" | awk '{ print "surface", $1 + 0, $3 + 0, $5 + 0 }' \
+		>>"$RLX_TOTALS"
+fi
 printf '==\n'
 # A group without a sum stopped before it could count, in its build for one.
-for group; do
+for group in "$@" $surface; do
 	grep "^$group " "$RLX_TOTALS" || printf '%s 0 1 0\n' "$group"
 done | awk '{
 	printf "%-16s %6d passed %5d failed %5d skipped\n", $1, $2, $3, $4
