@@ -134,7 +134,7 @@ static void rlx_arena_end_later(struct kref *ref)
 	a->turn.nr = ++rlx_dev.end_nr;
 	list_add_tail(&a->turn.node, &rlx_dev.ending);
 	spin_unlock_irqrestore(&rlx_dev.end_lock, flags);
-	queue_work(rlx_dev.wq, &a->put_work);
+	queue_work(rlx_dev.end_wq, &a->put_work);
 }
 
 /* The first that is still to end, or one behind the last. */

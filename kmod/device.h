@@ -25,6 +25,7 @@ struct workqueue_struct;
  * struct rlx_device - the one instance.
  * @misc:     /dev/rlx
  * @wq:       what may sleep but is asked for where sleeping is forbidden
+ * @end_wq:   ends of arenas, which may take long: no request is to wait behind them
  * @ids:      last id given out, of anything
  * @bytes:    charged to all users; against rlx_max_total_bytes
  * @stats:    by enum rlx_stat
@@ -36,7 +37,7 @@ struct workqueue_struct;
  * @services: struct rlx_service, until their memory goes
  *
  * @end_lock: protects @ending and @end_nr; taken in any context, and nothing within
- * @ending:   struct rlx_arena_turn: whose end is left to @wq, as they came
+ * @ending:   struct rlx_arena_turn: whose end is left to @end_wq, as they came
  * @end_nr:   how many ever were
  * @ended:    for who waits until some are gone
  *
@@ -46,6 +47,7 @@ struct workqueue_struct;
 struct rlx_device {
 	struct miscdevice	misc;
 	struct workqueue_struct	*wq;
+	struct workqueue_struct	*end_wq;
 	atomic64_t		ids;
 	atomic64_t		bytes;
 	atomic64_t		stats[RLX_STAT_NR];

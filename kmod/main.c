@@ -148,10 +148,18 @@ static int __init rlx_main_init(void)
 {
 	int ret;
 
-	/* What dying tasks leave to it is what they are killed for when memory is short. */
-	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!rlx_dev.wq)
+	/*
+	 * Not WQ_MEM_RECLAIM, though memory comes back by it: the last end unmounts, and
+	 * that flushes a queue of the kernel's (6.1) which is not.
+	 */
+	rlx_dev.end_wq = alloc_workqueue("rlx_end", WQ_UNBOUND, 0);
+	if (!rlx_dev.end_wq)
 		return -ENOMEM;
+	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND, 0);
+	if (!rlx_dev.wq) {
+		ret = -ENOMEM;
+		goto out_end_wq;
+	}
 	rlx_debugfs_init();
 	ret = misc_register(&rlx_dev.misc);
 	if (ret)
@@ -161,6 +169,8 @@ static int __init rlx_main_init(void)
 out_debugfs:
 	rlx_debugfs_fini();
 	destroy_workqueue(rlx_dev.wq);
+out_end_wq:
+	destroy_workqueue(rlx_dev.end_wq);
 	return ret;
 }
 
@@ -169,9 +179,11 @@ static void __exit rlx_main_exit(void)
 {
 	misc_deregister(&rlx_dev.misc);
 	rcu_barrier();			/* queue_rcu_work() */
-	flush_workqueue(rlx_dev.wq);
+	flush_workqueue(rlx_dev.wq);	/* which puts arenas */
+	flush_workqueue(rlx_dev.end_wq);
 	rcu_barrier();			/* kfree_rcu() and so on, of that work */
 	destroy_workqueue(rlx_dev.wq);
+	destroy_workqueue(rlx_dev.end_wq);
 	/* Who gave back the last of it, a ring perhaps, may not have left our code yet. */
 	synchronize_rcu_tasks();
 	rlx_debugfs_fini();
