@@ -254,6 +254,19 @@ struct rlx_pin_memfd {
 	bool counted;		/* as a writable mapping */
 };
 
+/*
+ * fput() by a work item leaves the file to yet another one, and who waited for the end
+ * of the arena would find the memory not back. It may be called here: no lock is held,
+ * and no other end of ours is within that of a memfd.
+ */
+static void rlx_pin_fput(struct file *file)
+{
+	if (current->flags & PF_KTHREAD)
+		__fput_sync(file);
+	else
+		fput(file);
+}
+
 static void rlx_pin_memfd_release(struct rlx_arena *a)
 {
 	struct rlx_pin_memfd *m = a->source;
@@ -275,8 +288,8 @@ static void rlx_pin_memfd_release(struct rlx_arena *a)
 	if (m->counted)
 		mapping_unmap_writable(m->file->f_mapping);
 	if (m->map)
-		fput(m->map);
-	fput(m->file);
+		rlx_pin_fput(m->map);
+	rlx_pin_fput(m->file);
 	kfree(m);
 }
 

@@ -486,4 +486,58 @@ TEST(room_of_the_dead)
 	k_file_write(CAP, 0);
 }
 
+/* All of the huge pages that a guest has. */
+#define HUGE_PAGES	(64 * MIB)
+
+static void have_huge_pages(struct victim *v)
+{
+	v->s.session = k_open();
+	v->memfd = memfd_create("killed", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	CHECK(v->memfd >= 0 && !ftruncate(v->memfd, HUGE_PAGES));
+	CHECK_EQ(fcntl(v->memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+}
+
+static long pin_huge_pages(struct victim *v)
+{
+	struct rlx_ioc_arena_create c = {
+		.size = HUGE_PAGES, .kind = RLX_KIND_MEMFD, .numa_node = -1,
+		.memfd = v->memfd,
+	};
+
+	return k_ioctl(v->s.session, RLX_IOC_ARENA_CREATE, &c);
+}
+
+static void have_all_huge_pages(struct victim *v)
+{
+	long fd;
+
+	have_huge_pages(v);
+	fd = pin_huge_pages(v);
+	CHECKF(fd >= 0, "ARENA_CREATE: %ld", fd);
+}
+
+/* The end of an arena is not told before the memory of its memfd is back. */
+TEST(huge_pages_of_the_dead)
+{
+	struct victim v = { .prepare = have_all_huge_pages, .idle = true }, next = {};
+	long fd;
+
+	need(RLX_FEAT_MEMFD, "this kernel pins no memfds");
+	if (k_file_field("/proc/meminfo", "HugePages_Total:") != 32)
+		rlx_test_skip("there are not 32 huge pages");
+	for (int i = 0; i < 3; i++) {
+		struct k_child c = k_child_new(victim_works, &v);
+
+		CHECK_EQ(k_child_said(&c, 60000), 'p');
+		have_huge_pages(&next);
+		CHECK_EQ(pin_huge_pages(&next), -ENOMEM);	/* while it lives */
+		k_child_kill(&c);
+		fd = pin_huge_pages(&next);
+		CHECKF(fd >= 0, "ARENA_CREATE: %ld", fd);
+		close(fd);
+		close(next.memfd);
+		close(next.s.session);
+	}
+}
+
 TEST_MAIN()
