@@ -15,8 +15,8 @@
  */
 #define RLX_ALLOC_ORDER_MID	4
 
-/* Small pages that are let go at a time. */
-#define RLX_ALLOC_BATCH		32
+/* Small pages that are let go at a time: a folio_batch of mm's, so as to be one there. */
+#define RLX_ALLOC_BATCH		31
 
 /**
  * struct rlx_alloc - where filling an arena stands.

@@ -225,7 +225,7 @@ struct rlx_arena *rlx_arena_new(struct rlx_session *session,
 	ret = rlx_arena_count(session);
 	if (ret)
 		return ERR_PTR(ret);
-	a = kzalloc(sizeof(*a), GFP_KERNEL_ACCOUNT);
+	a = kzalloc(sizeof(*a), GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 	if (!a) {
 		atomic_dec(&session->arenas);
 		return ERR_PTR(-ENOMEM);

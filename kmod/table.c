@@ -9,12 +9,14 @@
 
 #define RLX_TABLE_RUN	1UL	/* bit 0 of a word: contiguous, no leaf */
 
+/* A memory cgroup that is full refuses them, and kills nobody. */
+#define RLX_TABLE_GFP	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
 int rlx_table_init(struct rlx_table *t, unsigned long nr)
 {
 	t->filled = 0;
 	t->nr = nr;
-	t->top = kvcalloc(DIV_ROUND_UP(nr, RLX_HUGE_PAGES), sizeof(*t->top),
-			  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	t->top = kvcalloc(DIV_ROUND_UP(nr, RLX_HUGE_PAGES), sizeof(*t->top), RLX_TABLE_GFP);
 	return t->top ? 0 : -ENOMEM;
 }
 
@@ -41,8 +43,7 @@ static int rlx_table_append_small(struct rlx_table *t, struct page *page,
 	unsigned long i, at = t->filled & (RLX_HUGE_PAGES - 1);
 
 	if (!leaf) {
-		leaf = kcalloc(RLX_HUGE_PAGES, sizeof(*leaf),
-			       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		leaf = kcalloc(RLX_HUGE_PAGES, sizeof(*leaf), RLX_TABLE_GFP);
 		if (!leaf)
 			return -ENOMEM;
 		*word = (unsigned long)leaf;
