@@ -28,6 +28,9 @@
 
 #define RLX_ARENA_WRITE_SEALS	(RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)
 
+/* How long who is refused waits for what is ending; in jiffies. */
+#define RLX_ARENA_END_WAIT	(2 * HZ)
+
 #define RLX_ARENA_NUMA_FLAGS	(RLX_AF_NUMA_BIND | RLX_AF_NUMA_INTERLEAVE)
 
 static const struct file_operations rlx_arena_fops;
@@ -113,11 +116,12 @@ static void rlx_arena_end(struct rlx_arena *a)
 static void rlx_arena_put_work(struct work_struct *work)
 {
 	struct rlx_arena *a = container_of(work, struct rlx_arena, put_work);
-	struct rlx_arena_turn turn = a->turn;	/* @a is gone before it is taken off */
+	struct rlx_arena_turn turn = { .nr = a->turn.nr };	/* @a goes before its turn ends */
 
 	spin_lock_irq(&rlx_dev.end_lock);
 	list_replace(&a->turn.node, &turn.node);
 	spin_unlock_irq(&rlx_dev.end_lock);
+	rlx_stall("arena-ends");
 	rlx_arena_end(a);
 	spin_lock_irq(&rlx_dev.end_lock);
 	list_del(&turn.node);
@@ -137,8 +141,7 @@ static void rlx_arena_end_later(struct kref *ref)
 	queue_work(rlx_dev.end_wq, &a->put_work);
 }
 
-/* The first that is still to end, or one behind the last. */
-static u64 rlx_arena_turn(void)
+u64 rlx_arena_turn(void)
 {
 	const struct rlx_arena_turn *first;
 	u64 nr;
@@ -151,20 +154,22 @@ static u64 rlx_arena_turn(void)
 }
 
 /*
- * What those have that died before is as good as free, so who is refused for want of
- * memory or room waits for it: for those that were ending before, so that others cannot
- * make it longer. False if there was nothing to wait for, or the task was killed.
+ * For those that were ending when it was refused, so that later deaths cannot make it
+ * longer, and not for ever: an end may be huge, or stuck in what is not ours, and it is
+ * some other user's perhaps. One that came to its end between the refusal and this look
+ * left its room after the refusal, which is why @first is from before.
  */
-static bool rlx_arena_wait_ended(void)
+bool rlx_arena_wait_ended(u64 first)
 {
 	u64 last;
 
 	spin_lock_irq(&rlx_dev.end_lock);
 	last = rlx_dev.end_nr;
 	spin_unlock_irq(&rlx_dev.end_lock);
-	if (rlx_arena_turn() > last)
+	if (first > last)
 		return false;
-	return !wait_event_killable(rlx_dev.ended, rlx_arena_turn() > last);
+	return wait_event_killable_timeout(rlx_dev.ended, rlx_arena_turn() > last,
+					   RLX_ARENA_END_WAIT) >= 0;
 }
 
 static void rlx_arena_end_now(struct kref *ref)
@@ -546,13 +551,15 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 	struct rlx_ioc_arena_create *c = call->arg;
 	struct rlx_session *session = call->priv;
 	struct rlx_arena *a;
+	u64 first;
 	int ret;
 
 	ret = rlx_arena_check_create(c);
 	if (ret)
 		return ret;
+	first = rlx_arena_turn();
 	a = rlx_arena_make(session, c);
-	if ((a == ERR_PTR(-ENOMEM) || a == ERR_PTR(-ENOSPC)) && rlx_arena_wait_ended())
+	if ((a == ERR_PTR(-ENOMEM) || a == ERR_PTR(-ENOSPC)) && rlx_arena_wait_ended(first))
 		a = rlx_arena_make(session, c);
 	if (IS_ERR(a))
 		return PTR_ERR(a);

@@ -163,6 +163,21 @@ void rlx_arena_put(struct rlx_arena *a);
  */
 void rlx_arena_put_now(struct rlx_arena *a);
 
+/* The first whose end is put off and goes on, or one behind the last there was. */
+u64 rlx_arena_turn(void);
+
+/**
+ * rlx_arena_wait_ended - what those have that died is as good as free: wait for it.
+ * @first: rlx_arena_turn() from before the try that was refused
+ *
+ * For who was refused for want of memory or room; at most some seconds. Process context,
+ * no lock held.
+ *
+ * Return: whether to try once more: not if none was ending then nor has begun to since,
+ * nor if the task was killed.
+ */
+bool rlx_arena_wait_ended(u64 first);
+
 /**
  * rlx_arena_get_fd - the arena behind an fd of the caller's.
  * @fd:     any number

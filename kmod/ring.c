@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "arena.h"
 #include "compat.h"
 #include "ring.h"
 
@@ -22,10 +23,22 @@ static void rlx_area_free_pages(struct rlx_area *area)
 	area->pages = NULL;
 }
 
+/* What arenas of the dead still have is charged to the same account. */
+static int rlx_area_charge(struct rlx_area *area, struct rlx_session *session,
+			   unsigned long nr)
+{
+	u64 first = rlx_arena_turn();
+	int err = rlx_account_charge(&area->charge, session, nr);
+
+	if (err == -ENOMEM && rlx_arena_wait_ended(first))
+		err = rlx_account_charge(&area->charge, session, nr);
+	return err;
+}
+
 int rlx_area_init(struct rlx_area *area, struct rlx_session *session, size_t bytes)
 {
 	unsigned long nr = DIV_ROUND_UP(bytes, PAGE_SIZE);
-	int err = rlx_account_charge(&area->charge, session, nr);
+	int err = rlx_area_charge(area, session, nr);
 
 	if (err)
 		return err;

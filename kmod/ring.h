@@ -24,7 +24,7 @@ struct rlx_area {
 	struct rlx_charge charge;
 };
 
-/* @session is charged; -ENOMEM, or what the account says. */
+/* @session is charged; -ENOMEM, or what the account says. May sleep; no lock held. */
 int rlx_area_init(struct rlx_area *area, struct rlx_session *session, size_t bytes);
 /* An area that is all zero is fine too. */
 void rlx_area_fini(struct rlx_area *area);

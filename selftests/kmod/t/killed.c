@@ -486,6 +486,28 @@ TEST(room_of_the_dead)
 	k_file_write(CAP, 0);
 }
 
+/* So does who needs room for rings and tables of requests. */
+TEST(room_of_the_dead_for_a_service)
+{
+	struct rlx_ioc_service_create sc = { .queues = 1, .depth = DEPTH };
+	struct victim v = { .prepare = have_pins, .idle = true };
+	int s = k_open();
+	long fd;
+
+	k_file_write(CAP, PINNED);
+	for (int i = 0; i < 3; i++) {
+		struct k_child c = k_child_new(victim_works, &v);
+
+		CHECK_EQ(k_child_said(&c, 60000), 'p');
+		CHECK_EQ(k_ioctl(s, RLX_IOC_SERVICE_CREATE, &sc), -ENOMEM);
+		k_child_kill(&c);
+		fd = k_ioctl(s, RLX_IOC_SERVICE_CREATE, &sc);
+		CHECKF(fd >= 0, "SERVICE_CREATE: %ld", fd);
+		close(fd);
+	}
+	k_file_write(CAP, 0);
+}
+
 /* All of the huge pages that a guest has. */
 #define HUGE_PAGES	(64 * MIB)
 
@@ -538,6 +560,40 @@ TEST(huge_pages_of_the_dead)
 		close(next.memfd);
 		close(next.s.session);
 	}
+}
+
+static bool stall_at(const char *where)
+{
+	int fd = open("/sys/module/rlx/parameters/stall_at", O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = write(fd, where, strlen(where));
+	close(fd);
+	return n > 0;
+}
+
+/* An end that does not come to its end keeps its own room, and nobody who asks for it. */
+TEST(room_of_the_stuck)
+{
+	struct victim v = { .prepare = have_pins, .idle = true }, next = { .arena = -1 };
+	struct k_child c;
+
+	if (!stall_at("arena-ends"))
+		rlx_test_skip("the module is built without test hooks");
+	many_pages(&next);
+	k_file_write(CAP, PINNED);
+	c = k_child_new(victim_works, &v);
+	CHECK_EQ(k_child_said(&c, 60000), 'p');
+	k_child_kill(&c);
+	next.arena = pin_user(&next, PINNED);
+	stall_at("\n");
+	CHECK_EQ(next.arena, -ENOMEM);
+	CHECK(k_stat_becomes("nr_arenas", 0));
+	next.arena = pin_user(&next, PINNED);
+	CHECKF(next.arena >= 0, "ARENA_CREATE: %d", next.arena);
+	k_file_write(CAP, 0);
 }
 
 TEST_MAIN()
