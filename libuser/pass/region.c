@@ -3,9 +3,9 @@
  * Grow regions of pointwise ops. From the last node back, each pointwise node
  * that no region holds becomes the root of one, which then takes in producers
  * that are pointwise, work in the same kind of register, have the root's shape
- * and are used nowhere else, but as outputs of the graph, or next values of
- * states: those become outputs of the region too, which nothing else waits for.
- * So it computes nothing twice.
+ * and are used nowhere else, but as outputs of the graph: those become outputs
+ * of the region too, which nothing else waits for. Next values of states are
+ * with no other outputs. So it computes nothing twice.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -101,14 +101,28 @@ static uint32_t count_inside(const struct grower *gr, uint32_t node)
 	return inside;
 }
 
-static uint32_t count_outputs(const struct grower *gr, uint32_t node)
+/* As how many next values of states, or else outputs by name, the graph has what @node makes. */
+static uint32_t count_outputs(const struct grower *gr, uint32_t node, bool state)
 {
 	const struct rlx_named_list *l = &gr->g->io[RLX_IO_OUTPUT];
 	uint32_t n = 0, k;
 
 	for (k = 0; k < l->n && gr->is_output[node]; k++)
-		n += l->e[k].v.id == gr->g->node[node].out;
+		n += l->e[k].v.id == gr->g->node[node].out && (l->e[k].state != 0) == state;
 	return n;
+}
+
+/*
+ * May what @node makes be a result beside the one of @root, with @outside readers that are no
+ * members? All of them must be outputs of one kind, which is the root's: who wants an output by
+ * name replaces no state with it. Next values of states may be together, for nothing else reads
+ * those but through the root, which needs them all.
+ */
+static bool is_result(const struct grower *gr, uint32_t node, uint32_t root, uint32_t outside)
+{
+	bool state = count_outputs(gr, root, true);
+
+	return gr->n_out < MAX_OUTPUTS && count_outputs(gr, node, state) == outside;
 }
 
 static bool is_immediate(const struct rlx_graph *g, uint32_t v)
@@ -148,7 +162,7 @@ static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
 		     const struct rlx_type *shape)
 {
 	const struct rlx_node *n = &gr->g->node[m];
-	uint32_t p = gr->g->val[n->in[k]].node, list[MAX_INPUTS + 1], outside, outputs;
+	uint32_t p = gr->g->val[n->in[k]].node, list[MAX_INPUTS + 1], outside;
 	bool edge, last, m_edge, m_last;
 	enum kind kind = node_kind(gr->g, &gr->g->node[p], &edge, &last);
 	struct rlx_type t = gr->g->val[n->in[k]].type;
@@ -160,17 +174,16 @@ static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
 	    !rlx_type_equal(&t, shape) || gr->n_member == MAX_NODES)
 		return false;
 	outside = gr->rw->uses[gr->g->node[p].out] - count_inside(gr, p);
-	outputs = outside ? count_outputs(gr, p) : 0;
-	if (outside != outputs || (outputs && gr->n_out == MAX_OUTPUTS))
+	if (outside && !is_result(gr, p, root, outside))
 		return false;
 	gr->region[p] = root + 1;
 	gr->member[gr->n_member++] = p;
-	if (outputs)
+	if (outside)
 		gr->out[gr->n_out++] = p;
 	if (list_inputs(gr, root, list, MAX_INPUTS) <= MAX_INPUTS)
 		return true;
 	gr->n_member--;
-	gr->n_out -= outputs != 0;
+	gr->n_out -= outside != 0;
 	gr->region[p] = 0;
 	return false;
 }

@@ -452,9 +452,26 @@ static enum rlx_status drop_views(struct rlx_plan *p, struct rlx_error *err)
 	return RLX_OK;
 }
 
+/* Has body @b, of several outputs, one that is an input's elements, as they are or cast? */
+static bool passes_on(const struct rlx_graph *b)
+{
+	const struct rlx_node *n;
+	uint32_t k;
+
+	for (k = 0; k < b->io[RLX_IO_OUTPUT].n; k++) {
+		n = rlx_node_of(b, b->io[RLX_IO_OUTPUT].e[k].v.id);
+		while (n->def->index == RLX_OP_cast)
+			n = rlx_node_of(b, n->in[0]);
+		if (!(n->def->traits & RLX_T_ELEMENTWISE))
+			return true;
+	}
+	return false;
+}
+
 /*
- * May step @s, which reads state @root, write its output @out over it? Pointwise ones read each
- * element before they write any of that place, if they read it at that place.
+ * May step @s, which reads state @root, write its output @out over it? Pointwise ones compute
+ * each element before they write any of that place, if they read it at that place. What they
+ * pass on is not computed: outputs are written one after the other, and another may lie there.
  */
 static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root, uint32_t out)
 {
@@ -463,6 +480,9 @@ static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root, uint
 
 	if (!st->def || (st->def->index != RLX_OP_region &&
 			 !(st->def->traits & RLX_T_ELEMENTWISE)))
+		return false;
+	if (st->n_out > 1 && (st->def->index != RLX_OP_region ||
+			      passes_on(((const struct rlx_op_region *)st->args)->body)))
 		return false;
 	for (i = 0; i < st->n_in; i++)
 		if (st->in[i] && root_of(p, st->in[i]) == root &&

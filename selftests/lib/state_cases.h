@@ -18,6 +18,7 @@ struct state_rig {
 	struct rlx_session	*s;
 	struct rlx_error	 err;
 	struct rlx_type		 t;
+	uint32_t		 flags;		/* to compile with */
 };
 
 static inline void state_begin(struct state_rig *r)
@@ -28,7 +29,8 @@ static inline void state_begin(struct state_rig *r)
 
 static inline void state_open(struct state_rig *r, const char *device, struct rlx_states *states)
 {
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device,
+				      .flags = r->flags };
 	struct rlx_session_opts so = { .size = sizeof(so), .states = states };
 
 	CHECKF(!rlx_graph_finish(r->g), "%s", rlx_graph_error(r->g)->text);
@@ -272,6 +274,117 @@ static inline void state_case_failure(const char *device)
 	CHECK(!rlx_session_set(r.s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, 1), &at));
 	CHECK_EQ(rlx_session_run(r.s), RLX_ERANGE);
 	state_is(&r, RLX_IO_STATE, "w", 2, 1);
+	state_end(&r);
+}
+
+/* An output that a state's next value is computed from is wanted alone: the state stays. */
+static inline void state_case_wanted_alone(const char *device)
+{
+	static const char *const want[] = { "y" };
+	struct state_rig r;
+	rlx_value w, x, y;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	y = rlx_emit(r.g, add, .a = w, .b = x);
+	rlx_output(r.g, "y", y);
+	rlx_state_next(r.g, w, rlx_emit(r.g, sub, .a = y, .b = rlx_emit(r.g, neg, .x = x)));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "w", 3);
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	CHECK(!rlx_session_want(r.s, want, 1));
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "y", 4, 2);
+	state_is(&r, RLX_IO_STATE, "w", 3, 1);
+	CHECK(!rlx_session_want(r.s, NULL, 0));
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "y", 4, 2);
+	state_is(&r, RLX_IO_STATE, "w", 5, 3);
+	state_end(&r);
+}
+
+/* One that is a next value itself replaces its state, and no other whose next value it is of. */
+static inline void state_case_wanted_next(const char *device)
+{
+	static const char *const want[] = { "z" };
+	struct state_rig r;
+	rlx_value u, w, x, z;
+
+	state_begin(&r);
+	u = rlx_state(r.g, "u", r.t);
+	w = rlx_state(r.g, "w", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	z = rlx_emit(r.g, add, .a = u, .b = x);
+	rlx_output(r.g, "z", z);
+	rlx_state_next(r.g, u, z);
+	rlx_state_next(r.g, w, rlx_emit(r.g, sub, .a = w, .b = z));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "u", 3);
+	state_set(&r, RLX_IO_STATE, "w", 9);
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	CHECK(!rlx_session_want(r.s, want, 1));
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "z", 4, 2);
+	state_is(&r, RLX_IO_STATE, "u", 4, 2);
+	state_is(&r, RLX_IO_STATE, "w", 9, 1);
+	CHECK(!rlx_session_want(r.s, NULL, 0));
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "z", 5, 3);
+	state_is(&r, RLX_IO_STATE, "u", 5, 3);
+	state_is(&r, RLX_IO_STATE, "w", 4, -2);
+	state_end(&r);
+}
+
+/* States a and b become two outputs of one region of both: of @sum a + b and a, or b and a. */
+static inline void state_region(const char *device, bool sum)
+{
+	struct rlx_graph *body = rlx_graph_new("body");
+	struct state_rig r;
+	rlx_value in[2], s[2], y;
+
+	state_begin(&r);
+	in[0] = rlx_input(body, "0", r.t);
+	in[1] = rlx_input(body, "1", r.t);
+	rlx_output(body, "y", sum ? rlx_emit(body, add, .a = in[0], .b = in[1]) : in[1]);
+	rlx_output(body, "y1", in[0]);
+	CHECK(!rlx_graph_finish(body));
+	s[0] = rlx_state(r.g, "a", r.t);
+	s[1] = rlx_state(r.g, "b", r.t);
+	y = rlx_emit(r.g, region, .body = body, .xs = { s, 2 });
+	rlx_graph_put(body);
+	rlx_state_next(r.g, s[0], y);
+	rlx_state_next(r.g, s[1], rlx_out(r.g, y, 1));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "a", 1);
+	state_set(&r, RLX_IO_STATE, "b", 20);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "a", sum ? 21 : 20, sum ? 2 : 1);
+	state_is(&r, RLX_IO_STATE, "b", 1, 1);
+	state_end(&r);
+}
+
+/* A region passes on what it reads, to one state while the other's next value is written. */
+static inline void state_case_passed_on(const char *device)
+{
+	struct state_rig r;
+	rlx_value a, b, t;
+
+	state_region(device, true);
+	state_region(device, false);
+	state_begin(&r);
+	r.flags = RLX_COMPILE_NO_SIMPLIFY;
+	a = rlx_state(r.g, "a", r.t);
+	b = rlx_state(r.g, "b", r.t);
+	t = rlx_emit(r.g, cast, .x = a, .to = RLX_F32);
+	rlx_state_next(r.g, b, t);
+	rlx_state_next(r.g, a, rlx_emit(r.g, add, .a = t, .b = b));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "a", 1);
+	state_set(&r, RLX_IO_STATE, "b", 20);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "a", 21, 2);
+	state_is(&r, RLX_IO_STATE, "b", 1, 1);
 	state_end(&r);
 }
 

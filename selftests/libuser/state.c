@@ -16,6 +16,9 @@ BOTH(read_after)
 BOTH(order)
 BOTH(product)
 BOTH(failure)
+BOTH(wanted_alone)
+BOTH(wanted_next)
+BOTH(passed_on)
 
 /* w += x, or only what reads w. */
 static void counting(struct state_rig *r, bool update, struct rlx_states *states)

@@ -284,7 +284,9 @@ rlx_session_rows(struct rlx_session *s, const char *output, int64_t first,
 
 /**
  * rlx_session_want - compute only these outputs in later runs; NULL: all.
- * Steps that no wanted output needs are skipped. Unknown name: RLX_ENOENT and
+ * Steps that no wanted output needs are skipped. States whose next values are
+ * computed together (AdamW's moments and weight, results of one op) are replaced
+ * together, if a wanted output needs one of those. Unknown name: RLX_ENOENT and
  * nothing changes.
  */
 RLX_EXPORT enum rlx_status
