@@ -140,7 +140,7 @@ enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 		b.dim[ax] = x->dim[ax];
 		b.dst_at = at * b.dst[ax];
 		at += x->dim[ax];
-		if (!lo->lies_in || lo->lies_in[lo->st->in[k]] != lo->st->out[0])
+		if (!lo->lies_in || lo->trial || lo->lies_in[lo->st->in[k]] != lo->st->out[0])
 			st = copy_box(lo, k, &b);
 	}
 	return st;

@@ -76,8 +76,11 @@ uint32_t rlx_lower_part_of(const struct rlx_lower *lo, uint32_t k, uint64_t *out
 	y = &p->val[by->out[0]].type;
 	if (shape_axis(((const struct rlx_op_concat *)by->args)->axis, y->rank) + 1 != y->rank)
 		return 0;
-	for (i = 0; by->in[i] != v; i++)
+	/* what is joined may be a view of it, whose last axis is another */
+	for (i = 0; i < by->n_in && by->in[i] != v; i++)
 		at += last_dim(&p->val[by->in[i]].type);
+	if (i == by->n_in)
+		return 0;
 	*out_off = (uint64_t)at * rlx_dtype_size(y->dtype);
 	return by->out[0];
 }

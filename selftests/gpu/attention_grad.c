@@ -142,4 +142,63 @@ TEST(random_sizes)
 		one(&seed, i % 6 < 5 ? 80 : 200);
 }
 
+static rlx_value third(struct rig *r, rlx_value x, int64_t k)
+{
+	return rlx_emit(r->g, slice, .x = x, .axes = RLX_INTS(2), .starts = RLX_INTS(32 * k),
+			.ends = RLX_INTS(32 * k + 32));
+}
+
+/* Gradients of parts of @x [2, 64, 96], joined as they are or as @flat rows. */
+static void packed(struct rig *r, bool flat, struct rlx_tensor in[3])
+{
+	rlx_value p, dy, w, x, q, k, v, y, d, part[3];
+	int i;
+
+	if (in[0].data) {
+		p = rig_input(r, in[0].type, in[0].data);
+		dy = rig_input(r, in[1].type, in[1].data);
+		w = rig_input(r, in[2].type, in[2].data);
+	} else {
+		p = rig_random(r, rlx_type(RLX_F16, 2, 64, 96), -0.5, 0.5);
+		dy = rig_random(r, rlx_type(RLX_F16, 2, 64, 32), -1, 1);
+		w = rig_random(r, rlx_type(RLX_F16, 96, 16), -1, 1);
+		memcpy(in, r->in, 3 * sizeof(*in));
+	}
+	x = rlx_emit(r->g, add, .a = p, .b = p);
+	q = third(r, x, 0);
+	k = third(r, x, 1);
+	v = third(r, x, 2);
+	y = rlx_emit(r->g, attention, .q = q, .k = k, .v = v, .heads = 2, .lse = true);
+	d = rlx_emit(r->g, attention_grad, .q = q, .k = k, .v = v, .y = y, .dy = dy,
+		     .lse = rlx_out(r->g, y, 1), .heads = 2);
+	for (i = 0; i < 3; i++) {
+		part[i] = rlx_out(r->g, d, (uint32_t)i);
+		if (flat)
+			part[i] = rlx_emit(r->g, reshape, .x = part[i],
+					   .shape = RLX_INTS(128, 32));
+	}
+	x = rlx_emit(r->g, concat, .xs = { part, 3 }, .axis = -1);
+	rig_output(r, rlx_emit(r->g, matmul, .a = x, .b = w));
+	rig_run(r);
+}
+
+TEST(joined_gradients)
+{
+	int i, flat;
+
+	for (flat = 0; flat < 2; flat++) {
+		struct rlx_tensor in[3] = { 0 };
+		struct rig r, want;
+
+		rig_init(&r, op_case_gpu());
+		rig_init(&want, "cpu");
+		packed(&r, flat, in);
+		packed(&want, flat, in);
+		for (i = 0; i < 2 * 64 * 16; i++)
+			rig_want(&r, 0, i, rig_get(&want, 0, i), 2e-2);
+		rig_fini(&r);
+		rig_fini(&want);
+	}
+}
+
 TEST_MAIN()
