@@ -28,6 +28,71 @@ TEST(product)
 	state_case_product(op_case_gpu());
 }
 
+TEST(wanted_alone)
+{
+	state_case_wanted_alone(op_case_gpu());
+}
+
+TEST(wanted_next)
+{
+	state_case_wanted_next(op_case_gpu());
+}
+
+TEST(passed_on)
+{
+	state_case_passed_on(op_case_gpu());
+}
+
+/* With output @want alone state "s" of type @t stays, which it is replaced with by all runs. */
+static void stays(struct state_rig *r, struct rlx_type t, const char *want)
+{
+	static float zero[8 * 64], some[8 * 64], got[8 * 64];
+	unsigned int i;
+
+	for (i = 0; i < 8 * 64; i++)
+		some[i] = (float)(i % 7) - 3;
+	state_open(r, op_case_gpu(), NULL);
+	for (i = 0; i < rlx_program_io_count(r->p, RLX_IO_INPUT); i++)
+		CHECK(!rlx_session_set_at(r->s, RLX_IO_INPUT, i,
+					  *rlx_program_io_type(r->p, RLX_IO_INPUT, i), some));
+	CHECK(!rlx_session_set(r->s, RLX_IO_STATE, "s", t, zero));
+	CHECK(!rlx_session_want(r->s, &want, 1));
+	state_run(r);
+	CHECK(!rlx_session_get(r->s, RLX_IO_STATE, "s", t, got));
+	CHECKF(!memcmp(got, zero, (size_t)rlx_type_bytes(&t)), "it is replaced with %s", want);
+	CHECK(!rlx_session_want(r->s, NULL, 0));
+	state_run(r);
+	CHECK(!rlx_session_get(r->s, RLX_IO_STATE, "s", t, got));
+	CHECKF(memcmp(got, zero, (size_t)rlx_type_bytes(&t)), "it stays beside %s", want);
+	state_end(r);
+}
+
+/* What is added to a norm's gradient, and a norm's rows cast, is not made with the sums. */
+TEST(rows_beside_sums)
+{
+	struct rlx_type t = rlx_type(RLX_F32, 8, 64), half = rlx_type(RLX_F16, 8, 64);
+	struct rlx_type row = rlx_type(RLX_F32, 64), stat = rlx_type(RLX_F32, 8, 1);
+	struct state_rig r;
+	rlx_value s, d;
+
+	state_begin(&r);
+	d = rlx_emit(r.g, layer_norm_grad, .x = rlx_input(r.g, "x", t),
+		     .dy = rlx_input(r.g, "dy", t), .gamma = rlx_input(r.g, "gamma", row),
+		     .mean = rlx_input(r.g, "mean", stat), .inv = rlx_input(r.g, "inv", stat),
+		     .axis = 1);
+	rlx_output(r.g, "dgamma", rlx_out(r.g, d, 1));
+	s = rlx_state(r.g, "s", t);
+	rlx_state_next(r.g, s, rlx_emit(r.g, add, .a = s, .b = d));
+	stays(&r, t, "dgamma");
+	state_begin(&r);
+	d = rlx_emit(r.g, layer_norm, .x = rlx_input(r.g, "x", t), .axis = 1, .eps = 1e-5f,
+		     .stats = true);
+	rlx_output(r.g, "mean", rlx_out(r.g, d, 1));
+	rlx_state_next(r.g, rlx_state(r.g, "s", half),
+		       rlx_emit(r.g, cast, .x = d, .to = RLX_F16));
+	stays(&r, half, "mean");
+}
+
 /* Nothing of a state crosses the bus but at first and when it is asked for. */
 TEST(resident)
 {
