@@ -22,14 +22,40 @@ typedef double num;
 
 enum { THREADS = RLX_K_LINEAR_SCAN_THREADS, UNDER_WAY = 8, ITEMS = 4 };
 
+#define MOST	1.7976931348623157e308	/* of a double */
+
 /* y behind = a times y ahead + y */
 struct pair {
 	num	a, y;
 };
 
+/*
+ * Of factors: MOST, or -MOST, once it overflows, until one is 0. It would be infinite, of which 0
+ * makes NaN, be that a factor behind or the y ahead.
+ */
+static DEV inline num product(num a, num b)
+{
+	const num p = a * b;
+	const bool over = fabs(a) == MOST || fabs(b) == MOST || fabs(p) > MOST;
+
+	if (over && fabs(a) <= MOST && fabs(b) <= MOST && p != 0)
+		return p < 0 ? -MOST : MOST;
+	return p;
+}
+
+static DEV inline pair step(pair ahead, pair in)
+{
+	return { product(ahead.a, in.a), in.a * ahead.y + in.y };
+}
+
+/* The same of many steps, whose product may have overflown. */
 static DEV inline pair then(pair first, pair second)
 {
-	return { first.a * second.a, second.a * first.y + second.y };
+	num y = second.a * first.y;
+
+	if (fabs(second.a) == MOST && first.y != 0)
+		y *= INFINITY;
+	return { product(first.a, second.a), y + second.y };
 }
 
 /* A double rounds once to a narrow float. */
@@ -89,7 +115,7 @@ template <bool WRITE> static DEV inline pair column(const line &l, pair p)
 		for (int i = 0; i < UNDER_WAY; i++) {
 			if (t + i >= l.end)
 				break;
-			p = then(p, in[i]);
+			p = step(p, in[i]);
 			if (WRITE)
 				l.y[l.base + (t + i) * l.step] = put(p.y);
 		}
@@ -107,7 +133,7 @@ template <bool WRITE> static DEV inline pair whole_line(const line &l, pair p, p
 #pragma unroll
 		for (int i = 0; i < ITEMS; i++) {
 			in[i] = load(l, first + i);
-			all = i ? then(all, in[i]) : in[i];
+			all = i ? step(all, in[i]) : in[i];
 		}
 		all = warp_join(all);
 		before = shuffle_pair(all, lane_id() ? lane_id() - 1 : 0);
@@ -124,7 +150,7 @@ template <bool WRITE> static DEV inline pair whole_line(const line &l, pair p, p
 			ahead = then(ahead, before);
 #pragma unroll
 		for (int i = 0; WRITE && i < ITEMS; i++) {
-			ahead = then(ahead, in[i]);
+			ahead = step(ahead, in[i]);
 			if (first + i < l.end)
 				l.y[l.base + (first + i) * l.step] = put(ahead.y);
 		}

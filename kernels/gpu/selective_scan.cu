@@ -252,6 +252,15 @@ static DEV inline num *sum_at(const struct rlx_k_selective_scan &a, const struct
 	return (num *)env.scratch + chunks * a.batch * a.h * a.n + chunk * a.batch * a.h + line;
 }
 
+/*
+ * State @h behind steps whose deltas are @sum: 0 stays 0, also where the decay over all of them
+ * overflows, as it does not in any one.
+ */
+static DEV inline num decayed(num h, num sum, num a)
+{
+	return h == 0 && sum - sum == 0 && a - a == 0 ? h : decay(sum, a) * h;
+}
+
 /* Channel @line's states ahead of @chunk, of @chunks. */
 static DEV inline void begin(states &st, const struct rlx_k_selective_scan &a,
 			     const struct rlx_g_env &env, int64_t chunks, int64_t chunk,
@@ -270,7 +279,7 @@ static DEV inline void begin(states &st, const struct rlx_k_selective_scan &a,
 #pragma unroll
 		for (int j = 0; j < STATES; j++)
 			if (j < st.n)
-				st.h[j] = decay(sum, st.a[j]) * st.h[j] + left[j];
+				st.h[j] = decayed(st.h[j], sum, st.a[j]) + left[j];
 	}
 }
 

@@ -24,6 +24,24 @@ static struct pair pair_new(int64_t n, int type, double lo, double hi, uint64_t 
 	return t;
 }
 
+/* @n numbers of @t from @from on become @x, which is one of its type. */
+static void pair_set(struct pair *t, size_t from, size_t n, double x)
+{
+	size_t bytes = t->n * rlx_k_type_size((enum rlx_dtype)t->type);
+	uint64_t seed = 0;
+	void *raw = malloc(bytes + 64);
+
+	CHECK(raw && from + n <= t->n);
+	dev_read(raw, t->dev, bytes);
+	gpu_fill((char *)raw + from * rlx_k_type_size((enum rlx_dtype)t->type), n, t->type, x, x,
+		 &seed);
+	for (size_t i = from; i < from + n; i++)
+		t->p[i] = gpu_value(raw, i, t->type);
+	dev_free(t->dev);
+	t->dev = dev_of(raw, bytes);
+	free(raw);
+}
+
 /* What the device has is @t, by @tol of 1 or of the number. */
 static void pair_compare(const struct pair *t, double tol, const char *what)
 {
@@ -110,6 +128,74 @@ static void linear(int64_t outer, int64_t n, int64_t inner, int type, uint64_t *
 	pairs_free(t, FIELDS);
 }
 
+/* Factors whose product overflows, some 0, past which y is 0 until the last steps: so it stays. */
+static void linear_past_all(int64_t n, int64_t inner, int type, bool reverse, uint64_t *seed)
+{
+	int64_t all = n * inner, tail = n / 4 * inner, at = reverse ? tail : 0;
+	struct pair a = pair_new(all, type, -1, 1, seed), x = pair_new(all, type, -1, 1, seed);
+	struct pair y = pair_new(all, type, 5, 6, seed);
+	struct rlx_k_linear_scan args = {
+		.a = a.dev, .x = x.dev, .y = y.dev, .outer = 1, .n = n, .inner = inner,
+		.type = (uint8_t)type, .reverse = reverse,
+	};
+	struct rlx_g_env env = { .units = 0 };
+
+	pair_set(&a, (size_t)at, (size_t)(all - tail), 32768);
+	for (int i = 0; i < 8; i++)
+		pair_set(&a, (size_t)(at + kc_pick(seed, 0, all - tail - 1)), 1, 0);
+	pair_set(&x, (size_t)at, (size_t)(all - tail), 0);
+	args.a = a.dev;
+	args.x = x.dev;
+	for (int64_t i = 0; i < all; i++) {
+		int64_t k = reverse ? all - 1 - i : i;
+
+		y.p[k] = x.p[k] + (i < inner ? 0 : a.p[k] * y.p[reverse ? k + inner : k - inner]);
+	}
+	gpu_run_kernel(how_linear, &args, &env);
+	CHECK(launches > 1);
+	pair_compare(&y, tolerance(type), "y");
+	pairs_free((struct pair[]){ a, x, y }, 3);
+}
+
+TEST(linear_scans_past_all_numbers)
+{
+	uint64_t seed = rlx_test_seed();
+
+	processors = 200;
+	for (int i = 0; i < 16; i++)
+		linear_past_all(i & 8 ? kc_pick(&seed, 12288, 20000) : kc_pick(&seed, 3000, 6000),
+				i & 8 ? 1 : 32, types[i % 4], i & 4, &seed);
+}
+
+/* What overflows is infinite if it is not 0, also where factors below 1 come behind. */
+TEST(linear_scans_that_overflow)
+{
+	uint64_t seed = rlx_test_seed();
+	const int64_t n = kc_pick(&seed, 12288, 20000);
+
+	processors = 200;
+	for (int i = 0; i < 4; i++) {
+		struct pair a = pair_new(n, types[i], 0.9, 0.99, &seed);
+		struct pair x = pair_new(n, types[i], 0.4, 0.6, &seed);
+		struct pair y = pair_new(n, types[i], 5, 6, &seed);
+		size_t bytes = (size_t)n * rlx_k_type_size((enum rlx_dtype)types[i]);
+		void *raw = malloc(bytes);
+		struct rlx_g_env env = { .units = 0 };
+
+		pair_set(&a, 0, 1000, 32768);
+		gpu_run_kernel(how_linear, &(struct rlx_k_linear_scan){
+			.a = a.dev, .x = x.dev, .y = y.dev, .outer = 1, .n = n, .inner = 1,
+			.type = (uint8_t)types[i] }, &env);
+		CHECK(raw && launches > 1);
+		dev_read(raw, y.dev, bytes);
+		for (int64_t k = 200; k < n; k++)
+			CHECKF(gpu_value(raw, (size_t)k, types[i]) == INFINITY, "y %lld is %g",
+			       (long long)k, gpu_value(raw, (size_t)k, types[i]));
+		free(raw);
+		pairs_free((struct pair[]){ a, x, y }, 3);
+	}
+}
+
 TEST(linear_scans)
 {
 	uint64_t seed = rlx_test_seed();
@@ -129,7 +215,7 @@ TEST(linear_scans)
 }
 
 /* What a form of it has, by bits. */
-enum { WITH_D = 1, WITH_Z = 2, WITH_STATE = 4, WITH_SOFTPLUS = 8 };
+enum { WITH_D = 1, WITH_Z = 2, WITH_STATE = 4, WITH_SOFTPLUS = 8, GROWS = 16 };
 enum { X, DELTA, A, B, C, D, Z, STATE, Y, LAST, FIELDS };
 
 static void selective_truth(const struct rlx_k_selective_scan *a, struct pair *t, int form)
@@ -176,6 +262,14 @@ static void selective(struct rlx_k_selective_scan a, int type, int form, uint64_
 	};
 	struct rlx_g_env env = { .units = 0 };
 
+	if (form & GROWS) {	/* e^(20 steps) of 0, but for the last steps */
+		const size_t calm = (size_t)(rows - 8) * (size_t)a.h;
+
+		pair_set(&t[A], 0, t[A].n, 20);
+		pair_set(&t[DELTA], 0, calm, 1);
+		pair_set(&t[DELTA], calm, t[DELTA].n - calm, 0.015625);
+		pair_set(&t[X], 0, calm, 0);
+	}
 	a.x = t[X].dev;
 	a.delta = t[DELTA].dev;
 	a.a = t[A].dev;
@@ -214,6 +308,23 @@ TEST(selective_scans)
 		chunked += launches > 1;
 	}
 	CHECK(chunked);
+}
+
+/* What would grow past all numbers is 0, and stays so. */
+TEST(selective_scans_past_all_numbers)
+{
+	uint64_t seed = rlx_test_seed();
+
+	processors = 100;
+	for (int i = 0; i < 8; i++) {
+		struct rlx_k_selective_scan a = {
+			.batch = 1, .steps = kc_pick(&seed, 700, 900),
+			.h = kc_pick(&seed, 1, 9), .n = kc_pick(&seed, 1, 18),
+		};
+
+		selective(a, types[i % 4], GROWS | (i & WITH_Z) | WITH_D, &seed);
+		CHECK(launches > 1);
+	}
 }
 
 enum { Q, K, V, G, BETA, FROM, OUT, TO, DELTA_FIELDS };
