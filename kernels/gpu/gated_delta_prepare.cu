@@ -8,6 +8,7 @@
  * of 32 rows by substitution, a thread a column, then what joins them. Also p = scale D k q of each
  * two steps, up to the diagonal. All products on tensor cores.
  * Traffic: q, k and v once; w, u and p to memory, which gated_delta_chunks.cu reads.
+ * Where e^g is 0 in f32, below -128, g counts as -128: sums of it keep what follows in the chunk.
  * Source: Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks); Yang et al. 2024.
  * Limits: f16 and bf16, sums f32; rows of 16 bytes' multiples.
  */
@@ -179,8 +180,9 @@ RLX_G_KERNEL(gated_delta_prepare, struct rlx_k_gated_delta, THREADS)
 	copy_commit();
 	if (tid < CHUNK) {
 		const int64_t at = tid < rows ? (row + tid) * a.hv + head : 0;
+		const float g = to_f32(load_if(RLX_G_PTR(const mem, a.g) + at, tid < rows));
 
-		s.t[tid] = to_f32(load_if(RLX_G_PTR(const mem, a.g) + at, tid < rows));
+		s.t[tid] = g < -128 ? -128 : g;		/* -inf less itself would be NaN */
 		s.beta[tid] = to_f32(load_if(RLX_G_PTR(const mem, a.beta) + at, tid < rows));
 	}
 	copy_wait<0>();

@@ -11,6 +11,8 @@
  *		from state, or 0; last is S behind the last. scale 0 or not given is 1 / sqrt(dk).
  *		By chunks of 32 elements, or of a 128th of s if that is more: all within one by
  *		products and a triangular system (the WY representation).
+ *		g below -128 (f64: -800) counts as that where chunks add it up: e^g is 0 from there
+ *		on, for -inf too, which forgets all.
  * Gradient:	by those ops: to all
  * Source:	Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks); Yang et al. 2024
  */
@@ -139,6 +141,9 @@ static enum rlx_status gated_delta_net_expand(struct rlx_expand *e)
 	}
 	for (i = 0; i < 5; i++)
 		in[i] = i < G ? by_heads(g, e->in[i], heads) : column(g, e->in[i]);
+	/* sums over a chunk: -inf less itself is NaN, and what lies far below 0 leaves no digits */
+	in[G] = rlx_emit(g, max, .a = in[G],
+			 .b = op_const_like(g, in[G], acc.dtype == RLX_F64 ? -800 : -128));
 	in[Q] = op_mul_const(g, in[Q], a->scale ? a->scale : 1 / sqrt((double)x.dim[3]));
 	for (from = 0; from < s; from = to) {
 		to = from + c < s ? from + c : s;

@@ -361,9 +361,11 @@ static void delta_truth(const struct rlx_k_gated_delta *a, struct pair *t, bool 
 
 typedef void delta_run(struct rlx_k_gated_delta *a, struct rlx_g_env *env);
 
+/* @masks: of so many steps g is -inf, or that far below 0 that all is forgotten. */
 static void gated_delta(delta_run *run, struct rlx_k_gated_delta a, int type, double tol,
-			uint64_t *seed)
+			int masks, uint64_t *seed)
 {
+	static const double mask[] = { -1e300, -6e4, -1e9 };	/* -inf but for f64 and bf16 */
 	int64_t rows = a.batch * a.steps, states = a.batch * a.hv * a.dk * a.dv;
 	bool state = kc_pick(seed, 0, 1);
 	double size = sqrt(3 / (double)a.dk);	/* keys of length 1 */
@@ -379,6 +381,8 @@ static void gated_delta(delta_run *run, struct rlx_k_gated_delta a, int type, do
 	};
 	struct rlx_g_env env = { .units = 0 };
 
+	for (int i = 0; i < masks && rows; i++)
+		pair_set(&t[G], (size_t)kc_pick(seed, 0, rows * a.hv - 1), 1, mask[i % 3]);
 	a.q = t[Q].dev;
 	a.k = t[K].dev;
 	a.v = t[V].dev;
@@ -451,7 +455,7 @@ TEST(gated_delta_by_steps)
 
 		a.hv = a.hk * kc_pick(&seed, 1, 2);
 		processors = kc_pick(&seed, 0, 1) ? 100 : 1;
-		gated_delta(run_steps, a, types[i % 4], tolerance(types[i % 4]), &seed);
+		gated_delta(run_steps, a, types[i % 4], tolerance(types[i % 4]), i % 3, &seed);
 	}
 }
 
@@ -471,7 +475,7 @@ TEST(gated_delta_by_chunks)
 		chunks_at_a_time = kc_pick(&seed, 1, 7);
 		/* the state and what is written are of 16 bits in products */
 		gated_delta(run_chunks, a, types[2 + i % 2], 2 * tolerance(types[2 + i % 2]),
-			    &seed);
+			    i % 3 * 3, &seed);
 	}
 }
 

@@ -250,22 +250,36 @@ EVERYWHERE(gated_delta_net_of_two_steps)
 		rig_want(r, 2 + i / 2, i % 2, want[i / 2][i % 2], 1e-5);
 }
 
-/* The rule of one head, against that step by step in double. */
-static void gated_delta(struct rig *r, enum rlx_dtype type, int64_t steps, int64_t keys,
-			int64_t values, double tol)
+/*
+ * The rule of one head, @dim steps, keys and values, with g @rates or random, against
+ * that step by step in double.
+ */
+static void gated_delta(struct rig *r, enum rlx_dtype type, const int64_t dim[3],
+			const void *rates, double tol)
 {
+	const int64_t steps = dim[0], keys = dim[1], values = dim[2];
 	rlx_value q = rig_random(r, rlx_type(type, 1, steps, 1, keys), -1, 1);
 	rlx_value k = rig_random(r, rlx_type(type, 1, steps, 1, keys), -0.4, 0.4);
 	rlx_value v = rig_random(r, rlx_type(type, 1, steps, 1, values), -1, 1);
-	rlx_value g = rig_random(r, rlx_type(type, 1, steps, 1), -0.3, 0);
-	rlx_value b = rig_random(r, rlx_type(type, 1, steps, 1), 0, 1), y;
+	rlx_value g = rates ? rig_input(r, rlx_type(type, 1, steps, 1), rates) :
+		      rig_random(r, rlx_type(type, 1, steps, 1), -0.3, 0);
+	rlx_value b = rig_random(r, rlx_type(type, 1, steps, 1), 0, 1), y, d;
 	double m[16][16] = { 0 }, p;
 	int64_t t, i, j;
 
 	y = rlx_emit(r->g, gated_delta_net, .q = q, .k = k, .v = v, .g = g, .beta = b);
 	rig_output(r, y);
 	rig_output(r, rlx_out(r->g, y, 1));
+	if (rates) {
+		d = rlx_emit(r->g, reduce, .x = y);
+		rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = RLX_VALUES(d),
+						.wrt = { &g, 1 } }, &d);
+		rig_output(r, d);
+	}
 	rig_run(r);
+	for (t = 0; t < steps; t++)	/* what is forgotten has no slope */
+		if (rates && rig_in(r, 3, t) < -1e5)
+			rig_want(r, 2, t, 0, tol);
 	for (t = 0; t < steps; t++)
 		for (j = 0; j < values; j++) {
 			for (p = 0, i = 0; i < keys; i++) {
@@ -287,13 +301,33 @@ static void gated_delta(struct rig *r, enum rlx_dtype type, int64_t steps, int64
 /* Chunks, the last one not whole. */
 EVERYWHERE(gated_delta_net_by_chunks)
 {
-	gated_delta(r, RLX_F32, 150, 5, 3, 1e-5);
+	gated_delta(r, RLX_F32, (int64_t[]){ 150, 5, 3 }, NULL, 1e-5);
 }
 
 /* What tensor cores take. */
 EVERYWHERE(gated_delta_net_of_halves)
 {
-	gated_delta(r, RLX_F16, 420, 16, 16, 4e-3);
+	gated_delta(r, RLX_F16, (int64_t[]){ 420, 16, 16 }, NULL, 4e-3);
+}
+
+/* Steps that forget all, by -inf or a number far below 0, and remember all behind. */
+EVERYWHERE(gated_delta_net_of_masks)
+{
+	enum { STEPS = 150 };
+	static const int at[] = { 0, 7, 8, 40, 70, 100, 149 };
+	double g[STEPS];
+	float f32[STEPS];
+	int i;
+
+	for (i = 0; i < STEPS; i++)
+		f32[i] = (float)(g[i] = -0.001 * (i % 7));
+	for (i = 0; i < 7; i++)
+		f32[at[i]] = (float)(g[at[i]] = i % 2 ? -1e6 : -(double)INFINITY);
+	gated_delta(r, RLX_F32, (int64_t[]){ STEPS, 5, 3 }, f32, 1e-4);
+	rig_reset(r);
+	gated_delta(r, RLX_F64, (int64_t[]){ STEPS, 5, 3 }, g, 1e-11);
+	rig_reset(r);
+	gated_delta(r, RLX_F32, (int64_t[]){ 1, 5, 3 }, f32, 1e-5);
 }
 
 TEST_MAIN()
