@@ -102,7 +102,9 @@ static enum rlx_status invert(struct solver *s, int64_t x, int64_t v,
 							      invert(s, other, v, l, found);
 	if (!known)
 		return RLX_OK;
-	return known == -1 || v % known ? no_fit(s, l) : invert(s, other, v / known, l, found);
+	if (known == -1 ? v == INT64_MIN : v % known != 0)	/* the quotient is none */
+		return no_fit(s, l);
+	return invert(s, other, v / known, l, found);
 }
 
 /* Expressions: those that are known are compared, of the others one name may follow. */

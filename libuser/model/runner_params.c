@@ -63,20 +63,26 @@ void rlx_runner_params_fini(struct rlx_runner *r)
 	rlx_free(r->param);
 }
 
-/* The device's own memory has it once for all sessions, if it can. */
-static enum rlx_status bring(const struct rlx_runner *r, struct rlx_param_value *v,
+/*
+ * Clones share it, so no session may write there; the device's own memory has it once for all, but
+ * for experts of a program that places them. Where either is not to be had (RLX_ENOSUP) each
+ * session brings it as it does other weights.
+ */
+static enum rlx_status share(const struct rlx_runner *r, struct rlx_param_value *v,
 			     struct rlx_error *err)
 {
+	struct rlx_error why = { 0 };
 	struct rlx_device *dev;
-	enum rlx_status st;
+	enum rlx_status st = rlx_arena_seal(v->arena, RLX_SEAL_WRITE, &why);
 
-	if (rlx_device_get(rlx_device_choice(r->opts.device), 0, &dev, NULL))
-		return RLX_OK;		/* compiling says what is wrong with it */
-	st = dev->be->memory ? rlx_arena_seal(v->arena, RLX_SEAL_WRITE, err) : RLX_OK;
-	if (!st && dev->be->memory)
-		st = rlx_resident_new(v->arena, 0, r->opts.device, &v->resident, err);
-	rlx_device_put(dev);
-	return st;
+	if (!st && !(r->opts.flags & RLX_COMPILE_PLACE) &&
+	    !rlx_device_get(rlx_device_choice(r->opts.device), 0, &dev, NULL)) {
+		/* without a device compiling says what is wrong with it */
+		if (dev->be->memory)
+			st = rlx_resident_new(v->arena, 0, r->opts.device, &v->resident, &why);
+		rlx_device_put(dev);
+	}
+	return st && st != RLX_ENOSUP ? rlx_fail(err, st, "%s", why.text) : RLX_OK;
 }
 
 /* A copy of @data in the dtype of @to. */
@@ -95,7 +101,7 @@ static enum rlx_status value_new(const struct rlx_runner *r, const struct rlx_ty
 	st = rlx_arena_new(&o, &v->arena, err);
 	if (!st) {
 		rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
-		st = bring(r, v, err);
+		st = share(r, v, err);
 	}
 	if (st)
 		value_put(v);
@@ -132,6 +138,35 @@ static enum rlx_status check_type(const struct rlx_runner *r, unsigned int at,
 	return rlx_may_convert(&have, type, "param", r->param[at].name, err);
 }
 
+/* Is what was set since @s was given params of the types that its program takes? */
+static bool takes_types(const struct rlx_runner *r, const struct rlx_stage *s)
+{
+	unsigned int i;
+	int at;
+
+	for (i = 0; i < r->n_param; i++) {
+		at = rlx_program_io_find(s->program, RLX_IO_PARAM, r->param[i].name);
+		if (r->set_turn[i] > s->turn && at >= 0 &&
+		    !rlx_type_equal(rlx_program_io_type(s->program, RLX_IO_PARAM, (unsigned int)at),
+				    &r->param[i].type))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Sessions run without the runner, too, and what they had goes. One that cannot take it now (a
+ * run is under way) is behind, and gets it when the runner uses it next.
+ */
+static void bind_in_all(const struct rlx_runner *r)
+{
+	struct rlx_stage *s;
+
+	for (s = r->all; s; s = s->next_all)
+		if (s->session && takes_types(r, s))
+			(void)rlx_runner_params_bind(r, s, NULL);
+}
+
 enum rlx_status rlx_runner_set(struct rlx_runner *r, const char *param, struct rlx_type type,
 			       const void *data, struct rlx_error *err)
 {
@@ -162,6 +197,7 @@ enum rlx_status rlx_runner_set(struct rlx_runner *r, const char *param, struct r
 	r->value[i] = v;
 	r->param[i].type = to;
 	r->set_turn[i] = ++r->turn;
+	bind_in_all(r);
 	return RLX_OK;
 }
 

@@ -385,6 +385,71 @@ TEST(expressions_are_solved)
 	rlx_model_put(m);
 }
 
+/* 8 - b: a factor of -1 is inverted as others are. */
+TEST(a_difference_is_solved)
+{
+	static const float data[16];
+	struct rlx_graph *g = rlx_graph_new("g");
+	int64_t b = rlx_dim(g, "b", 1, 8);
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, rlx_dim_add(g, 8, rlx_dim_mul(g, b,
+											-1))));
+	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 5), data }, y;
+	struct rlx_error err = { 0 };
+	struct rlx_model *m;
+	struct rlx_runner *r;
+
+	rlx_output(g, "x", rlx_emit(g, relu, .x = x));
+	rlx_output(g, "y", rlx_emit(g, iota, .type = rlx_type(RLX_F32, b)));
+	m = model_of(finished(g));
+	r = runner_of(m, "cpu", NULL);
+	CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+	CHECK(rlx_runner_output(r, 1, &y) && y.type.dim[0] == 3);
+	in.type.dim[0] = 9;	/* b would be -1 */
+	CHECK_EQ(rlx_runner_run(r, &in, 1, NULL), RLX_ERANGE);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+/* A session that is run without the runner has what is set; what others have it does not write. */
+TEST(lent_sessions_have_what_is_set)
+{
+	static const char *const device[] = { "cpu", "ref" };
+	struct rlx_model *m = model_of(layer(false));
+	float w[32], v[32], x[4] = { 1, 0, 0, 0 }, y[8];
+	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 1, 1, 4), x };
+	struct rlx_type type = rlx_type(RLX_F32, 4, 8);
+	uint64_t seed = rlx_test_seed();
+	struct rlx_runner *r, *c = NULL;
+	struct rlx_session *s;
+	int i;
+
+	for (i = 0; i < 32; i++) {
+		w[i] = (float)i;
+		v[i] = (float)(100 + i);
+	}
+	for (i = 0; i < 2; i++) {
+		r = runner_of(m, device[i], NULL);
+		CHECK_EQ(rlx_runner_set(r, "w", type, w, NULL), 0);
+		CHECK_EQ(rlx_runner_clone(r, &c, NULL), 0);
+		s = rlx_runner_session(r, &in, 1, NULL);
+		CHECK(s);
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", in.type, x), 0);
+		CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", type, v), RLX_EACCES);
+		run(c, 2, 3, w, &seed);
+		CHECK_EQ(rlx_session_run(s), 0);
+		CHECK_EQ(rlx_runner_set(r, "w", type, v, NULL), 0);
+		CHECK_EQ(rlx_session_run(s), 0);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 1, 1, 8), y), 0);
+		CHECKF(!memcmp(y, v, sizeof(y)), "%s: y[0] is %g, not %g", device[i],
+		       (double)y[0], (double)v[0]);
+		run(r, 1, 1, v, &seed);
+		run(c, 1, 1, w, &seed);
+		rlx_runner_free(c);
+		rlx_runner_free(r);
+	}
+	rlx_model_put(m);
+}
+
 /* Its param is as long as s, so it tells s, and the inputs have to agree. */
 TEST(params_of_named_sizes)
 {
@@ -414,6 +479,37 @@ TEST(params_of_named_sizes)
 	CHECK_EQ(rlx_runner_run(r, &in, 1, &err), RLX_ESHAPE);
 	CHECKF(strstr(err.text, "'s'") && strstr(err.text, "'x'") && strstr(err.text, "'t'"),
 	       "%s", err.text);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+/* A session for a shape that the param no longer has keeps what it had. */
+TEST(lent_sessions_of_other_shapes)
+{
+	struct rlx_graph *g = rlx_graph_new("table");
+	int64_t s = rlx_dim(g, "s", 1, 16);
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, s));
+	rlx_value t = rlx_param(g, "t", rlx_type(RLX_F32, s));
+	float a[4] = { 1, 2, 3 }, b[4] = { 10, 20, 30, 40 }, c[4] = { 5, 6, 7, 8 }, y[3];
+	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 3), a };
+	struct rlx_session *lent;
+	struct rlx_model *m;
+	struct rlx_runner *r;
+
+	rlx_output(g, "y", rlx_emit(g, add, .a = x, .b = t));
+	m = model_of(finished(g));
+	r = runner_of(m, "cpu", NULL);
+	CHECK_EQ(rlx_runner_set(r, "t", rlx_type(RLX_F32, 3), b, NULL), 0);
+	lent = rlx_runner_session(r, &in, 1, NULL);
+	CHECK(lent && !rlx_session_set(lent, RLX_IO_INPUT, "x", in.type, a));
+	CHECK_EQ(rlx_runner_set(r, "t", rlx_type(RLX_F32, 4), c, NULL), 0);
+	CHECK_EQ(rlx_session_run(lent), 0);
+	CHECK_EQ(rlx_session_get(lent, RLX_IO_OUTPUT, "y", in.type, y), 0);
+	CHECK(y[0] == 11 && y[1] == 22 && y[2] == 33);
+	CHECK_EQ(rlx_runner_set(r, "t", rlx_type(RLX_F32, 3), c, NULL), 0);
+	CHECK_EQ(rlx_session_run(lent), 0);
+	CHECK_EQ(rlx_session_get(lent, RLX_IO_OUTPUT, "y", in.type, y), 0);
+	CHECK(y[0] == 6 && y[1] == 8 && y[2] == 10);
 	rlx_runner_free(r);
 	rlx_model_put(m);
 }

@@ -132,9 +132,12 @@ RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
  *        the same family (floats, integers), and is converted
  * @data: dense; copied
  *
- * Before any run and its sizes, or between runs: the next run has it, whatever its sizes.
- * Programs of all sizes share it, and on a device with memory of its own it is there once. For a
- * param of another shape alone it is compiled anew.
+ * Before any run and its sizes, or between runs: the next run has it, whatever its sizes, and so
+ * has the next of a session that rlx_runner_session() gave, if its program takes the shape; one
+ * whose run is under way has it by rlx_runner_run() or rlx_runner_session() alone. Programs of all
+ * sizes share it: no session may write there (rlx_session_set() of it is RLX_EACCES). On a device
+ * with memory of its own it is there once, where drivers can share memory, and but under
+ * RLX_COMPILE_PLACE; else once a size. For a param of another shape alone it is compiled anew.
  * Context: of the runner; allocates. Return: RLX_ENOENT (no such param), RLX_ESHAPE, RLX_ERANGE,
  * RLX_ETYPE, RLX_EINVAL, RLX_ENOMEM; all is as it was then.
  */
