@@ -265,6 +265,8 @@ enum rlx_status rlx_graph_lora(const struct rlx_graph *g, const struct rlx_lora 
 	uint32_t n;
 
 	if (!st)
+		st = rlx_graph_is_bound(g, "lora", err);
+	if (!st)
 		st = rlx_rewrite_begin(&q.rw, g, err);
 	if (st)
 		return st;

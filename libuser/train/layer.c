@@ -116,6 +116,7 @@ rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, b
 {
 	struct bn b = { .how.eps = 0 };
 	struct rlx_type t = type_of(g, x), c = rlx_type(RLX_F32, t.rank > 1 ? t.dim[1] : 1);
+	uint32_t i;
 
 	if (given)
 		memcpy(&b.how, given, given->size < sizeof(b.how) ? given->size : sizeof(b.how));
@@ -129,6 +130,13 @@ rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, b
 			       "momentum within 0 and 1, and a size");
 		return RLX_NONE;
 	}
+	for (i = 0; train && i < t.rank; i++)
+		if (t.dim[i] < 0) {
+			rlx_graph_fail(g, RLX_EINVAL, "batch_norm: the size of x along axis %u is "
+				       "known later; in training the running variance is scaled by "
+				       "how many elements a mean is of, which takes plain sizes", i);
+			return RLX_NONE;
+		}
 	c.dtype = t.dtype == RLX_F64 ? RLX_F64 : RLX_F32;
 	b.gamma = rlx_var(g, v, "weight", c, RLX_ONES, RLX_VAR_NO_DECAY);
 	b.beta = rlx_var(g, v, "bias", c, RLX_ZEROS, RLX_VAR_NO_DECAY);

@@ -2,6 +2,7 @@
 /* Losses: means over what counts, in f32 at least. */
 #include <string.h>
 
+#include "rlx/dims.h"
 #include "train/vars.h"
 
 static rlx_value in_f32(struct rlx_graph *g, rlx_value x)
@@ -23,17 +24,26 @@ static bool fails(struct rlx_graph *g, bool bad, const char *what)
 	return bad || !g || rlx_graph_error(g)->status;
 }
 
+/* How many rows there are of the first @rank dimensions of @t, some of which may have names. */
+static int64_t row_count(struct rlx_graph *g, const struct rlx_type *t, uint32_t rank)
+{
+	int64_t n = 1;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		n = rlx_dim_mul(g, n, t->dim[i]);
+	return n;
+}
+
 /* Rows of @x as a matrix. */
 static rlx_value rows(struct rlx_graph *g, rlx_value x)
 {
 	struct rlx_type t = type_of(g, x);
-	int64_t n = 1;
-	uint32_t i;
+	int64_t n;
 
-	for (i = 0; i + 1 < t.rank; i++)
-		n *= t.dim[i];
 	if (t.rank == 2)
 		return x;
+	n = row_count(g, &t, t.rank ? t.rank - 1 : 0);
 	return rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n, t.rank ? t.dim[t.rank - 1] : 1));
 }
 
@@ -63,25 +73,31 @@ static rlx_value row_losses(struct rlx_graph *g, rlx_value x, rlx_value label,
 	return rlx_emit(g, reshape, .x = nll, .shape = RLX_INTS(n));
 }
 
+/* Is @label a label for each row of @x? */
+static bool are_labels(const struct rlx_type *x, const struct rlx_type *label)
+{
+	return x->rank >= 2 && label->rank + 1 == x->rank &&
+	       !memcmp(x->dim, label->dim, label->rank * sizeof(*x->dim));
+}
+
 rlx_value rlx_loss_ce(struct rlx_graph *g, rlx_value logits, rlx_value labels,
 		      const struct rlx_ce *given)
 {
 	struct rlx_ce how = { 0 };
 	rlx_value x, label, counts, zero, l;
 	struct rlx_type t = type_of(g, logits), tl = type_of(g, labels);
-	int64_t n = rlx_type_count(&tl);
 
 	if (given)
 		memcpy(&how, given, given->size < sizeof(how) ? given->size : sizeof(how));
 	if (fails(g, given && !given->size, "cross entropy: the arguments' size is not set") ||
-	    fails(g, t.rank < 2 || tl.rank + 1 != t.rank || rlx_type_count(&t) !=
-		  n * t.dim[t.rank - 1],
+	    fails(g, !are_labels(&t, &tl),
 		  "cross entropy: logits [.., c] and labels [..] are needed") ||
 	    fails(g, !(how.smooth >= 0 && how.smooth < 1) || !(how.z >= 0) || how.ignore > 0,
 		  "cross entropy: smooth is within 0 and 1, z not below 0, ignore below 0"))
 		return RLX_NONE;
 	x = rows(g, in_f32(g, logits));
-	label = rlx_emit(g, reshape, .x = labels, .shape = RLX_INTS(n));
+	label = rlx_emit(g, reshape, .x = labels, .shape =
+			 RLX_INTS(row_count(g, &tl, tl.rank)));
 	zero = like_const(g, label, 0);
 	counts = rlx_emit(g, ne, .a = label, .b = like_const(g, label,
 			  tl.dtype == RLX_U32 ? 4294967295.0 :

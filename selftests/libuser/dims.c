@@ -9,8 +9,10 @@
 #include "rlx/devices.h"
 #include "rlx/dims.h"
 #include "rlx/grad.h"
+#include "rlx/lora.h"
 #include "rlx/onnx.h"
 #include "rlx/quant.h"
+#include "rlx/train.h"
 #include "selftests/lib/rlx_test.h"
 
 static struct rlx_graph *finished(struct rlx_graph *g)
@@ -465,6 +467,8 @@ TEST(others_take_bound_graphs)
 {
 	struct rlx_graph *g = shapes(), *h = rlx_graph_new("h"), *out = NULL;
 	struct rlx_device_model dm = { .size = sizeof(dm) };
+	struct rlx_lora lora = { .size = sizeof(lora), .weight = &(struct rlx_lora_weight){ "x" },
+				 .n = 1, .rank = 1, .alpha = 1 };
 	struct rlx_cache *cache = rlx_cache_new(0);
 	struct rlx_error err = { 0 }, own;
 	struct rlx_program *p = NULL;
@@ -484,6 +488,8 @@ TEST(others_take_bound_graphs)
 	CHECK_EQ(rlx_devices_new(g, NULL, NULL, &ds, &err), RLX_EINVAL);
 	CHECK_EQ(refusal(&err, &own), RLX_EINVAL);
 	CHECK(rlx_cost_estimate(g, &dm, &err) < 0);
+	CHECK_EQ(refusal(&err, &own), RLX_EINVAL);
+	CHECK_EQ(rlx_graph_lora(g, &lora, &out, &err), RLX_EINVAL);
 	CHECK_EQ(refusal(&err, &own), RLX_EINVAL);
 	CHECK_EQ(rlx_graph_inline(h, g, NULL, NULL), RLX_EINVAL);
 	sticky(h, RLX_EINVAL);
@@ -509,6 +515,57 @@ TEST(open_templates_are_not_derived)
 	y = rlx_emit(g, relu, .x = x);
 	rlx_vmap(g, &v, &d);
 	sticky(g, RLX_EINVAL);
+}
+
+static struct rlx_graph *cross_entropy(int64_t batch, int64_t seq, bool swap)
+{
+	struct rlx_graph *g = rlx_graph_new("loss");
+	int64_t b = batch ? batch : rlx_dim(g, "b", 1, 9), s = seq ? seq : rlx_dim(g, "s", 1, 9);
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, b, s, 5));
+	rlx_value y = rlx_input(g, "y", swap ? rlx_type(RLX_I32, s, b) : rlx_type(RLX_I32, b, s));
+
+	rlx_output(g, "loss", rlx_loss_ce(g, x, y, NULL));
+	return g;
+}
+
+/* Losses of as many rows as there come, each with its label. */
+TEST(losses)
+{
+	struct rlx_graph *t = finished(cross_entropy(0, 0, false)), *out = NULL;
+	struct rlx_graph *g = finished(cross_entropy(2, 3, false));
+	struct rlx_binding b[] = { { "b", 2 }, { "s", 3 } };
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_graph_bind(t, b, 2, &out, &err), "%s", err.text);
+	CHECK(rlx_graph_hash(out) == rlx_graph_hash(g));
+	rlx_graph_put(out);
+	rlx_graph_put(g);
+	rlx_graph_put(t);
+	sticky(cross_entropy(2, 3, true), RLX_EINVAL);
+	sticky(cross_entropy(0, 0, true), RLX_EINVAL);
+}
+
+/* The running variance has a factor of the number of elements. */
+TEST(batch_norm_knows_its_sizes)
+{
+	struct rlx_graph *g;
+	struct rlx_vars *v;
+	rlx_value x;
+	int train;
+
+	for (train = 0; train < 2; train++) {
+		g = rlx_graph_new("bn");
+		v = rlx_vars_new();
+		x = rlx_input(g, "x", rlx_type(RLX_F32, rlx_dim(g, "b", 2, 9), 3, 4));
+		x = rlx_batch_norm(g, v, x, train, NULL);
+		rlx_vars_free(v);
+		if (train)
+			CHECK(strstr(sticky(g, RLX_EINVAL), "axis 0 "));
+		else
+			CHECK(x.id && !rlx_graph_error(g)->status);
+		if (!train)
+			rlx_graph_put(g);
+	}
 }
 
 TEST_MAIN()

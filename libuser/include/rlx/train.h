@@ -143,7 +143,8 @@ struct rlx_ce {
 
 /**
  * rlx_loss_ce - softmax cross entropy of @logits[.., c] with class numbers @labels[..].
- * Runs with a label outside 0 to c - 1 that is not @ignore are RLX_ERANGE.
+ * The sizes before c are the same ones. Runs with a label outside 0 to c - 1 that is not @ignore
+ * are RLX_ERANGE.
  */
 RLX_EXPORT rlx_value rlx_loss_ce(struct rlx_graph *g, rlx_value logits, rlx_value labels,
 				 const struct rlx_ce *how);
@@ -190,7 +191,8 @@ struct rlx_bn {
  *
  * Variables "weight", "bias" (no decay) and buffers "running_mean", "running_var", of c each,
  * in the scope that is entered. Running statistics move by momentum towards the batch's, whose
- * variance is taken unbiased for that (Ioffe and Szegedy 2015; PyTorch BatchNorm2d).
+ * variance is taken unbiased for that (Ioffe and Szegedy 2015; PyTorch BatchNorm2d), which takes
+ * the number of elements: with @train all sizes of @x are plain ones (rlx/dims.h), else RLX_EINVAL.
  */
 RLX_EXPORT rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x,
 				    bool train, const struct rlx_bn *how);
