@@ -153,6 +153,38 @@ enum rlx_status rlx_args_at(struct rlx_args_at *c, const struct rlx_dim_at *at,
 	return st;
 }
 
+enum rlx_status rlx_args_are_plain(const struct rlx_op_def *def, const void *args,
+				   struct rlx_error *err)
+{
+	const struct rlx_type *t;
+	const int64_t *v;
+	uint32_t i, k, n;
+
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+		const void *p = rlx_field_ptr(f, (void *)args);
+
+		if (f->role != RLX_FIELD_ATTR)
+			continue;
+		v = p;
+		n = f->kind == RLX_K_i64;
+		if (f->kind == RLX_K_ints) {
+			v = ((const struct rlx_ints *)p)->v;
+			n = ((const struct rlx_ints *)p)->n;
+		} else if (f->kind == RLX_K_type) {
+			t = p;
+			v = t->dim;
+			n = t->rank < RLX_MAX_RANK ? t->rank : RLX_MAX_RANK;
+		}
+		for (k = 0; k < n; k++)
+			if (rlx_is_dim(v[k]))
+				return rlx_fail(err, RLX_EINVAL, "%s: %s has %lld, which stands for "
+						"a dimension of another graph", def->name, f->name,
+						(long long)v[k]);
+	}
+	return RLX_OK;
+}
+
 void rlx_args_at_fini(struct rlx_args_at *c)
 {
 	uint32_t i;

@@ -105,8 +105,8 @@ static void draw_samples(const struct rlx_dims *d, struct rlx_dim *e)
 			return;
 	}
 	/* more names than rows: then they are told apart by where they stand */
-	e->sample[0] = hi;
-	e->sample[1] = e->sample[2] = lo;
+	for (i = 0; i < RLX_DIM_SAMPLES; i++)
+		e->sample[i] = i ? lo : hi;
 }
 
 static bool is_name(const char *s)
@@ -161,6 +161,11 @@ int64_t rlx_dim(struct rlx_graph *g, const char *name, int64_t min, int64_t max)
 	if (at != UINT32_MAX) {
 		rlx_fail(&g->err, RLX_EEXIST, "dimension '%s' is there, from %lld to %lld", name,
 			 (long long)d->e[at].a, (long long)d->e[at].b);
+		return -1;
+	}
+	if (d && d->n_name == RLX_DIM_NAMES_MOST) {
+		rlx_fail(&g->err, RLX_ERANGE, "dimension '%s': graph '%s' has %d names, and takes "
+			 "no more", name, g->name, RLX_DIM_NAMES_MOST);
 		return -1;
 	}
 	e.name = d ? rlx_bump_str(&g->bump, name, strlen(name)) : NULL;

@@ -11,7 +11,8 @@
  * table. No op gives such numbers another meaning.
  */
 #define RLX_DIM_FIRST	(-((int64_t)1 << 62))
-enum { RLX_DIM_MOST = 1 << 20, RLX_DIM_SAMPLES = 3, RLX_DIM_NAME_MAX = 31, RLX_DIM_PARTS = 16 };
+enum { RLX_DIM_MOST = 1 << 20, RLX_DIM_SAMPLES = 8, RLX_DIM_NAME_MAX = 31, RLX_DIM_PARTS = 16,
+       RLX_DIM_NAMES_MOST = 1024 };
 /* Room for one as text. */
 enum { RLX_DIM_TEXT = (RLX_DIM_NAME_MAX + 8) * RLX_DIM_PARTS };
 
@@ -85,6 +86,10 @@ enum rlx_status rlx_args_at(struct rlx_args_at *c, const struct rlx_dim_at *at,
 			    const struct rlx_op_def *def, const void *args,
 			    struct rlx_error *err);
 void rlx_args_at_fini(struct rlx_args_at *c);
+
+/* In a graph without dimensions: RLX_EINVAL if an argument stands for another graph's. */
+enum rlx_status rlx_args_are_plain(const struct rlx_op_def *def, const void *args,
+				   struct rlx_error *err);
 
 /* The op's outputs in a template: @q as for rlx_op_infer(), whose inputs are the values @in. */
 enum rlx_status rlx_dims_infer(struct rlx_graph *g, struct rlx_infer *q, const uint32_t *in);

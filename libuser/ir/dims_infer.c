@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Types in a template: an op is asked with three sizes of each name. What is the same in all is
+ * Types in a template: an op is asked with several sizes of each name. What is the same in all is
  * a plain number, what is a size that there is already is that, and else it is the value's own.
  */
 #include <string.h>
@@ -96,6 +96,7 @@ static enum rlx_status merge(struct rlx_graph *g, struct rlx_infer *q, const uin
 {
 	struct rlx_type *t = &q->out[o];
 	int64_t v[RLX_DIM_SAMPLES];
+	bool same;
 	uint32_t d;
 	int k;
 
@@ -105,9 +106,11 @@ static enum rlx_status merge(struct rlx_graph *g, struct rlx_infer *q, const uin
 			return rlx_fail(q->err, RLX_ENOSUP, "%s: the rank or dtype of output %u "
 					"depends on sizes", q->def->name, o);
 	for (d = 0; d < t->rank; d++) {
-		for (k = 0; k < RLX_DIM_SAMPLES; k++)
+		for (k = 0, same = true; k < RLX_DIM_SAMPLES; k++) {
 			v[k] = said[k].out[o].dim[d];
-		if (v[0] == v[1] && v[0] == v[2])
+			same &= v[k] == v[0];
+		}
+		if (same)
 			continue;
 		t->dim[d] = find(g, q, in, d, v);
 		if (!t->dim[d])

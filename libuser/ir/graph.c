@@ -236,7 +236,9 @@ static enum rlx_status infer(struct rlx_graph *g, struct rlx_infer *q, const uin
 
 	if (g->dims)
 		return rlx_dims_infer(g, q, in);
-	st = q->def->traits & RLX_T_SUBGRAPH ? check_bodies(q) : RLX_OK;
+	st = rlx_args_are_plain(q->def, q->args, q->err);
+	if (!st && q->def->traits & RLX_T_SUBGRAPH)
+		st = check_bodies(q);
 	return st ? st : rlx_op_infer(q);
 }
 

@@ -202,8 +202,8 @@ static int64_t plain_number(struct parser *p, const struct scope *s)
 {
 	int64_t x = integer(p);
 
-	if (s->g->dims && rlx_is_dim(x))
-		bad(p, "%lld is no number that stands in a graph with dimensions", (long long)x);
+	if (rlx_is_dim(x))	/* a dimension that follows would be what it stands for */
+		bad(p, "%lld is no size and no number of a list", (long long)x);
 	return x;
 }
 

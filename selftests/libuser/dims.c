@@ -133,6 +133,76 @@ TEST(names_are_looked_at)
 	sticky(g, RLX_EINVAL);
 }
 
+TEST(names_are_so_many)
+{
+	struct rlx_graph *g = rlx_graph_new("many");
+	char name[16];
+	int i;
+
+	for (i = 0; i <= 1024; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		CHECK((rlx_dim(g, name, 1, 100) == -1) == (i == 1024));
+	}
+	CHECK_EQ(rlx_graph_dim_count(g), 1024);
+	CHECK(strstr(sticky(g, RLX_ERANGE), "'n1024'"));
+}
+
+/* Sizes of small ranges: what a convolution makes of w is neither b nor c, though it may be. */
+TEST(sizes_of_small_ranges)
+{
+	struct rlx_graph *g, *out;
+	struct rlx_error err = { 0 };
+	struct rlx_binding size[] = { { "b", 1 }, { "c", 2 }, { "w", 6 } };
+	int64_t b, c, w, turn;
+	rlx_value x, k;
+
+	for (turn = 0; turn < 6; turn++) {	/* names before it change what is tried */
+		g = rlx_graph_new("small");
+		for (b = 0; b < turn; b++)
+			rlx_dim(g, (char[]){ (char)('n' + b), 0 }, 1, 1);
+		b = rlx_dim(g, "b", 1, 4);
+		c = rlx_dim(g, "c", 1, 4);
+		w = rlx_dim(g, "w", 3, 6);
+		x = rlx_input(g, "x", rlx_type(RLX_F32, b, 1, 1, w));
+		k = rlx_input(g, "k", rlx_type(RLX_F32, 1, 1, 1, 3));
+		rlx_output(g, "c", rlx_input(g, "y", rlx_type(RLX_F32, c)));
+		x = rlx_emit(g, conv, .x = x, .w = k);
+		rlx_output(g, "z", rlx_emit(g, relu, .x = x));
+		finished(g);
+		c = rlx_type_of(g, x)->dim[3];
+		CHECK(rlx_type_of(g, x)->dim[0] == b && c < -1 && c != b);
+		if (!turn) {
+			CHECKF(!rlx_graph_bind(g, size, 3, &out, &err), "%s", err.text);
+			CHECK_EQ(rlx_type_of(out, rlx_graph_io_value(out, RLX_IO_OUTPUT,
+								     1))->dim[3], 4);
+			rlx_graph_put(out);
+		}
+		rlx_graph_put(g);
+	}
+}
+
+/* A number that stands for a size is none where a graph has no names, nor in its text. */
+TEST(numbers_of_other_graphs)
+{
+	static const char text[] = "graph \"g\" {\n %%1 = input(name=\"x\", type=f32[4])\n %%2 = "
+		"slice(x=%%1, axes=[0], starts=[%lld], ends=[4], steps=[1]) : f32[4]\n "
+		"dim b[1,8]\n return \"y\"=%%2\n}";
+	struct rlx_graph *g = rlx_graph_new("g");
+	struct rlx_error err = { 0 };
+	char line[256];
+	int n;
+
+	rlx_emit(g, rng, .type = rlx_type(RLX_F32, 4), .seed = -((int64_t)1 << 62));
+	CHECK(strstr(sticky(g, RLX_EINVAL), "seed"));
+	g = rlx_graph_new("g");
+	rlx_emit(g, rng, .type = rlx_type(RLX_F32, 4), .seed = -((int64_t)1 << 62) - 1);
+	CHECK(!rlx_graph_error(g)->status);
+	rlx_graph_put(g);
+	n = snprintf(line, sizeof(line), text, -(1ll << 62));
+	CHECK_EQ(rlx_graph_parse(line, (size_t)n, &g, &err), RLX_EPARSE);
+	CHECKF(strstr(err.text, "-4611686018427387904"), "%s", err.text);
+}
+
 TEST(expressions)
 {
 	struct rlx_graph *g = rlx_graph_new("e"), *h;

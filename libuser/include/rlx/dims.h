@@ -14,7 +14,7 @@
  * They are numbers of one graph, and C's arithmetic does not work on them.
  *
  * A graph that has them is a template. Types of its values are told apart by trying each op
- * with three sizes of each name, the larger ones of its range (up to 255 beyond the smallest):
+ * with eight sizes of each name, the larger ones of its range (up to 255 beyond the smallest):
  * what an op refuses then, is refused where it is emitted. So say what is so: of a size that
  * must be even "rlx_dim_mul(g, t, 2)", of a convolution's image its kernel's size as @min.
  *
@@ -39,8 +39,8 @@ extern "C" {
  * @max:  the largest, at least @min
  *
  * Context: one thread per graph; allocates. Return: a number below -2^61; -1, and a sticky
- * error: RLX_EINVAL (the name; finished), RLX_ERANGE (min and max), RLX_EEXIST (the name is there
- * with another range), RLX_ENOMEM.
+ * error: RLX_EINVAL (the name; finished), RLX_ERANGE (min and max; over 1,024 names),
+ * RLX_EEXIST (the name is there with another range), RLX_ENOMEM.
  */
 RLX_EXPORT int64_t rlx_dim(struct rlx_graph *g, const char *name, int64_t min, int64_t max);
 
