@@ -90,8 +90,8 @@ double gpu_call_ns(const struct gpu_code *c, const struct gpu_call *call)
 	};
 	uint32_t i;
 
-	for (i = 0; call->base.step != GPU_NO_STEP && i < call->base.n_step; i++) {
-		const struct rlx_cost of = rlx_plan_cost(p, &p->step[call->base.step + i]);
+	for (i = 0; call->base.step != GPU_NO_STEP && i < gpu_call_steps(call); i++) {
+		const struct rlx_cost of = rlx_plan_cost(p, &p->step[gpu_call_step(c, call, i)]);
 
 		t.flops += of.flops / (t.blocks > 1 ? t.blocks : 1);
 		t.dram_bytes += of.bytes;

@@ -102,6 +102,7 @@ struct gpu_call {
 	bool			aside;		/* a sum that others need not wait for ... */
 	bool			joins;		/* ... but this one waits for those before it */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
+	uint32_t		first_joined, n_joined;	/* in gpu_code.joined: parts; 0: not joined */
 	const char		*text;		/* its kernel, if that was written; when lowering */
 	const struct gpu_ew_form *form;		/* of text; NULL: none; when lowering */
 	struct gpu_module	*module;	/* when all is lowered */
@@ -168,11 +169,28 @@ struct gpu_code {
 	uint32_t		 n_stream;
 	uint32_t		*wait;
 	uint32_t		 n_wait, cap_wait;
+	/* join.c: the step of each part of joined calls */
+	uint32_t		*joined;
+	uint32_t		 n_joined, cap_joined;
 };
 
 static inline struct gpu_call *gpu_calls(const struct gpu_code *c)
 {
 	return c->calls.call;
+}
+
+/* How many steps a call does, and which the @i-th of them is. */
+static inline uint32_t gpu_call_steps(const struct gpu_call *call)
+{
+	return call->n_joined ? call->n_joined : call->base.n_step;
+}
+
+static inline uint32_t gpu_call_step(const struct gpu_code *c, const struct gpu_call *call,
+				     uint32_t i)
+{
+	if (call->n_joined)
+		return c->joined[call->first_joined + i];
+	return call->base.step == GPU_NO_STEP ? GPU_NO_STEP : call->base.step + i;
 }
 
 /* How a run reaches one buffer. */

@@ -3,9 +3,12 @@
  * The calls of a run: launches captured as graphs at the first run and replayed, copies
  * and the host's steps between them.
  */
+#include <string.h>
+
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "kernels/gpu/pointwise.h"
 
 /*
  * @s: on this stream; @may_pdl: it may begin before the one ahead there has ended. In a
@@ -74,13 +77,38 @@ static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, const 
 	return rc;
 }
 
+/*
+ * Does the launch join steps of which some are left out? Then those have no length in @out,
+ * arguments in place of its own. Graphs that were captured with others are dropped (exec.c).
+ */
+static bool joins_skipped(const struct gpu_exec *x, const struct gpu_call *call,
+			  struct rlx_g_ew_parts *out)
+{
+	struct rlx_g_ew_part *part = (void *)out->table;
+	bool any = false;
+	uint32_t k;
+
+	for (k = 0; k < call->n_joined && x->base.skip; k++) {
+		if (!gpu_skips(x, gpu_call_step(gpu_exec_code(x), call, k)))
+			continue;
+		if (!any)
+			memcpy(out, x->image + call->base.args, sizeof(*out));
+		any = true;
+		part[k].length = 0;
+	}
+	return any;
+}
+
 static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
 {
-	const struct passes all = {
+	struct passes all = {
 		.end = call->launch.n_launches ? call->launch.n_launches : 1,
 		.args = x->image + call->base.args,
 	};
+	struct rlx_g_ew_parts some;	/* copied when launched or captured */
 
+	if (joins_skipped(x, call, &some))
+		all.args = &some;
 	return launch_passes(x, call, &all, s, pdl);
 }
 
@@ -112,10 +140,10 @@ enum rlx_status gpu_launch_pass(struct gpu_exec *x, const struct gpu_call *call,
 /* A launch that makes several steps is left out with the last one of them. */
 static bool skips_launch(const struct gpu_exec *x, const struct gpu_call *call)
 {
-	uint32_t step = call->base.step, i;
+	uint32_t i;
 
-	for (i = 0; i < call->base.n_step; i++)
-		if (!gpu_skips(x, step == GPU_NO_STEP ? step : step + i))
+	for (i = 0; i < gpu_call_steps(call); i++)
+		if (!gpu_skips(x, gpu_call_step(gpu_exec_code(x), call, i)))
 			return false;
 	return true;
 }

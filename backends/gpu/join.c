@@ -194,6 +194,19 @@ static const char *text_of(struct joiner *j, const struct gpu_call *call, const 
 	return text;
 }
 
+/* The steps of members [@from, @from + @n), of which runs may leave some out. */
+static bool add_steps(struct joiner *j, uint32_t from, uint32_t n)
+{
+	struct gpu_code *c = j->c;
+	uint32_t i;
+
+	if (!rlx_grow(&c->joined, &c->cap_joined, c->n_joined + n, sizeof(*c->joined)))
+		return false;
+	for (i = 0; i < n; i++)
+		c->joined[c->n_joined++] = j->call[j->member[from + i]].base.step;
+	return true;
+}
+
 /* A call in the place of members [@from, @from + @n), whose operands are @own but for 0s. */
 static bool emit(struct joiner *j, uint32_t from, uint32_t n, const uint32_t *own,
 		 const char *text)
@@ -225,10 +238,12 @@ static bool emit(struct joiner *j, uint32_t from, uint32_t n, const uint32_t *ow
 				return false;
 	}
 	call = rlx_calls_add(&j->c->calls, &j->args, sizeof(j->args), j->ref, j->n_ref);
-	if (!call)
+	if (!call || !add_steps(j, from, n))
 		return false;
 	call->base.step = step;
 	call->base.n_step = 1;
+	call->first_joined = j->c->n_joined - n;
+	call->n_joined = n;
 	call->kind = GPU_KERNEL_CALL;
 	call->text = text;
 	call->launch = (struct rlx_g_launch){ .can = true, .grid = { (uint32_t)blocks, 1, 1 },

@@ -843,10 +843,12 @@ void gpu_release(struct rlx_code *code)
 	rlx_free(c->persistent);
 	rlx_free(c->io);
 	rlx_free(c->wait);
+	rlx_free(c->joined);
 	c->weight = NULL;
 	c->persistent = NULL;
 	c->io = NULL;
 	c->wait = NULL;
+	c->joined = NULL;
 	c->persistent_at = 0;
 }
 

@@ -114,47 +114,14 @@ static uint32_t count_outputs(const struct grower *gr, uint32_t node, bool state
 
 /*
  * May what @node makes be a result beside the one of @root, with @outside readers that are no
- * members? All of them must be outputs of one kind, which is the root's: who wants an output by
- * name replaces no state with it. Next values of states may be together, for nothing else reads
- * those but through the root, which needs them all.
+ * members? Only where both are next values of states, and nothing else reads it but through the
+ * root, which needs them all: who wants an output by name replaces no state with it. Other outputs
+ * are steps of their own, for a device may have a kernel for one and not for the other.
  */
 static bool is_result(const struct grower *gr, uint32_t node, uint32_t root, uint32_t outside)
 {
-	bool state = count_outputs(gr, root, true);
-
-	return gr->n_out < MAX_OUTPUTS && count_outputs(gr, node, state) == outside;
-}
-
-static bool is_immediate(const struct rlx_graph *g, uint32_t v)
-{
-	return rlx_node_of(g, v)->def->index == RLX_OP_constant &&
-	       rlx_type_count(&g->val[v].type) == 1;
-}
-
-/* Values that come into the region from outside, immediates apart. */
-static uint32_t list_inputs(const struct grower *gr, uint32_t root, uint32_t *out,
-			    uint32_t max)
-{
-	uint32_t n = 0, i, k, j;
-
-	for (i = 0; i < gr->n_member; i++) {
-		const struct rlx_node *m = &gr->g->node[gr->member[i]];
-
-		for (k = 0; k < m->n_in; k++) {
-			uint32_t v = m->in[k];
-
-			if (in_region(gr, gr->g->val[v].node, root) || is_immediate(gr->g, v))
-				continue;
-			for (j = 0; j < n && out[j] != v; j++)
-				;
-			if (j == n) {
-				if (n == max)
-					return max + 1;
-				out[n++] = v;
-			}
-		}
-	}
-	return n;
+	return gr->n_out < MAX_OUTPUTS && count_outputs(gr, root, true) &&
+	       count_outputs(gr, node, true) == outside;
 }
 
 /* May input @k of member @m bring its producer into the region? */

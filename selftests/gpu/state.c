@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* States on a GPU: see selftests/lib/state_cases.h. They stay there from run to run. */
+#include "backends/gpu/gpu.h"
+#include "rt/session.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/state_cases.h"
 
@@ -91,6 +93,22 @@ TEST(rows_beside_sums)
 	rlx_state_next(r.g, rlx_state(r.g, "s", half),
 		       rlx_emit(r.g, cast, .x = d, .to = RLX_F16));
 	stays(&r, half, "mean");
+}
+
+/* Updates that are one launch. */
+TEST(subsets)
+{
+	const struct gpu_code *c;
+	struct state_rig r;
+	uint32_t i, joined = 0;
+
+	state_wanted_open(&r, op_case_gpu());
+	c = (const struct gpu_code *)r.p->code;
+	for (i = 0; i < c->calls.n_call; i++)
+		joined += gpu_calls(c)[i].n_joined;
+	CHECK_EQ(joined, STATE_WANTED);
+	state_end(&r);
+	state_case_subsets(op_case_gpu());
 }
 
 /* Nothing of a state crosses the bus but at first and when it is asked for. */

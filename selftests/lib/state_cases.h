@@ -385,6 +385,84 @@ static inline void state_case_passed_on(const char *device)
 	state_run(&r);
 	state_is(&r, RLX_IO_STATE, "a", 21, 2);
 	state_is(&r, RLX_IO_STATE, "b", 1, 1);
+}
+
+/* Updates of one form that a device may make at once, each read by an output of its own. */
+enum { STATE_WANTED = 3 };
+
+static const char *const state_wanted[] = { "a", "b", "c" };
+static const char *const state_sum[] = { "ya", "yb", "yc" };
+
+static inline void state_wanted_open(struct state_rig *r, const char *device)
+{
+	rlx_value next[STATE_WANTED], x, s;
+	int k;
+
+	state_begin(r);
+	x = rlx_input(r->g, "x", r->t);
+	for (k = 0; k < STATE_WANTED; k++) {
+		s = rlx_state(r->g, state_wanted[k], r->t);
+		next[k] = rlx_emit(r->g, sub, .a = s, .b = x);
+		rlx_state_next(r->g, s, next[k]);
+	}
+	for (k = 0; k < STATE_WANTED; k++)
+		rlx_output(r->g, state_sum[k], rlx_emit(r->g, reduce, .x = next[k],
+							.kind = RLX_REDUCE_SUM));
+	rlx_output(r->g, "x", rlx_emit(r->g, neg, .x = x));
+	state_open(r, device, NULL);
+}
+
+/* One run that wants the sums in @set, and nothing but "x" if that is empty. */
+static inline void state_wanted_run(struct state_rig *r, unsigned int set, float at[STATE_WANTED],
+				    float step[STATE_WANTED])
+{
+	const char *want[STATE_WANTED + 1] = { "x" };
+	unsigned int n = 0, k;
+	float sum;
+
+	for (k = 0; k < STATE_WANTED; k++)
+		if (set >> k & 1)
+			want[n++] = state_sum[k];
+	CHECK(!rlx_session_want(r->s, set >> STATE_WANTED ? NULL : want,
+				set >> STATE_WANTED ? 0 : n ? n : 1));
+	state_run(r);
+	for (k = 0; k < STATE_WANTED; k++) {
+		if (!(set >> k & 1)) {
+			state_is(r, RLX_IO_STATE, state_wanted[k], at[k], step[k]);
+			continue;
+		}
+		at[k] -= 1;
+		step[k] -= 1;
+		state_is(r, RLX_IO_STATE, state_wanted[k], at[k], step[k]);
+		CHECK(!rlx_session_get(r->s, RLX_IO_OUTPUT, state_sum[k], rlx_scalar(RLX_F32),
+				       &sum));
+		CHECKF(sum == STATE_N * (at[k] + step[k] * (STATE_N - 1) / 2),
+		       "set %u: %s is %g, not %g", set, state_sum[k], (double)sum,
+		       (double)(STATE_N * (at[k] + step[k] * (STATE_N - 1) / 2)));
+	}
+}
+
+/* What is wanted alone is replaced, of whatever is made at once; all where nothing is named. */
+static inline void state_case_subsets(const char *device)
+{
+	enum { ALL = (1 << STATE_WANTED) - 1, RUNS = 40 };
+	float at[STATE_WANTED], step[STATE_WANTED];
+	uint64_t seed = rlx_test_seed();
+	struct state_rig r;
+	unsigned int k;
+
+	state_wanted_open(&r, device);
+	for (k = 0; k < STATE_WANTED; k++) {
+		at[k] = (float)(rlx_test_rand(&seed) % 1000);
+		step[k] = 1;
+		state_set(&r, RLX_IO_STATE, state_wanted[k], at[k]);
+	}
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	for (k = 0; k <= ALL; k++)
+		state_wanted_run(&r, k, at, step);
+	for (k = 0; k < RUNS; k++)
+		state_wanted_run(&r, rlx_test_rand(&seed) % 4 ?
+				 (unsigned int)(rlx_test_rand(&seed) & ALL) : 2 * ALL + 1, at, step);
 	state_end(&r);
 }
 

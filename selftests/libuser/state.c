@@ -19,6 +19,7 @@ BOTH(failure)
 BOTH(wanted_alone)
 BOTH(wanted_next)
 BOTH(passed_on)
+BOTH(subsets)
 
 /* w += x, or only what reads w. */
 static void counting(struct state_rig *r, bool update, struct rlx_states *states)
