@@ -101,14 +101,14 @@ static uint32_t count_inside(const struct grower *gr, uint32_t node)
 	return inside;
 }
 
-/* As how many next values of states, or else outputs by name, the graph has what @node makes. */
-static uint32_t count_outputs(const struct grower *gr, uint32_t node, bool state)
+/* As how many next values of states the graph has what @node makes. */
+static uint32_t count_updates(const struct grower *gr, uint32_t node)
 {
 	const struct rlx_named_list *l = &gr->g->io[RLX_IO_OUTPUT];
 	uint32_t n = 0, k;
 
 	for (k = 0; k < l->n && gr->is_output[node]; k++)
-		n += l->e[k].v.id == gr->g->node[node].out && (l->e[k].state != 0) == state;
+		n += l->e[k].v.id == gr->g->node[node].out && l->e[k].state;
 	return n;
 }
 
@@ -120,8 +120,40 @@ static uint32_t count_outputs(const struct grower *gr, uint32_t node, bool state
  */
 static bool is_result(const struct grower *gr, uint32_t node, uint32_t root, uint32_t outside)
 {
-	return gr->n_out < MAX_OUTPUTS && count_outputs(gr, root, true) &&
-	       count_outputs(gr, node, true) == outside;
+	return gr->n_out < MAX_OUTPUTS && count_updates(gr, root) &&
+	       count_updates(gr, node) == outside;
+}
+
+static bool is_immediate(const struct rlx_graph *g, uint32_t v)
+{
+	return rlx_node_of(g, v)->def->index == RLX_OP_constant &&
+	       rlx_type_count(&g->val[v].type) == 1;
+}
+
+/* Values that come into the region from outside, immediates apart. */
+static uint32_t list_inputs(const struct grower *gr, uint32_t root, uint32_t *out,
+			    uint32_t max)
+{
+	uint32_t n = 0, i, k, j;
+
+	for (i = 0; i < gr->n_member; i++) {
+		const struct rlx_node *m = &gr->g->node[gr->member[i]];
+
+		for (k = 0; k < m->n_in; k++) {
+			uint32_t v = m->in[k];
+
+			if (in_region(gr, gr->g->val[v].node, root) || is_immediate(gr->g, v))
+				continue;
+			for (j = 0; j < n && out[j] != v; j++)
+				;
+			if (j == n) {
+				if (n == max)
+					return max + 1;
+				out[n++] = v;
+			}
+		}
+	}
+	return n;
 }
 
 /* May input @k of member @m bring its producer into the region? */

@@ -385,6 +385,7 @@ static inline void state_case_passed_on(const char *device)
 	state_run(&r);
 	state_is(&r, RLX_IO_STATE, "a", 21, 2);
 	state_is(&r, RLX_IO_STATE, "b", 1, 1);
+	state_end(&r);
 }
 
 /* Updates of one form that a device may make at once, each read by an output of its own. */
