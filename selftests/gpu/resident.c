@@ -360,6 +360,7 @@ TEST(what_is_refused)
 	enum { BYTES = 3 << 20 };
 	struct rlx_arena *a = sealed_arena(BYTES, false), *other = sealed_arena(BYTES, false);
 	struct rlx_arena_opts open = { .size = BYTES };
+	struct rlx_arena_info info;
 	struct rlx_resident *r, *q;
 	struct rlx_arena *unsealed;
 	const char *gpu = op_case_gpu();
@@ -374,7 +375,8 @@ TEST(what_is_refused)
 	CHECK(!rlx_arena_new(&open, &unsealed, NULL));
 	REFUSES(RLX_EINVAL, "needed", rlx_resident_new(NULL, 0, gpu, &r, &err));
 	REFUSES(RLX_EACCES, "sealed", rlx_resident_new(unsealed, 0, gpu, &r, &err));
-	REFUSES(RLX_ERANGE, "arena of", rlx_resident_new(a, BYTES + 1, gpu, &r, &err));
+	rlx_arena_info(a, &info);	/* it may be larger, by huge pages */
+	REFUSES(RLX_ERANGE, "arena of", rlx_resident_new(a, info.bytes + 1, gpu, &r, &err));
 	REFUSES(RLX_ENODEV, "", rlx_resident_new(a, 0, "cuda:77", &r, &err));
 	REFUSES(RLX_ENOSUP, "cpu", rlx_resident_new(a, 0, "cpu", &r, &err));
 	REFUSES(RLX_EBADFD, "-1", rlx_resident_open_fd(a, 0, -1, gpu, &r, &err));
