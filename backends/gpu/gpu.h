@@ -102,7 +102,7 @@ struct gpu_call {
 	bool			aside;		/* a sum that others need not wait for ... */
 	bool			joins;		/* ... but this one waits for those before it */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
-	uint32_t		first_joined, n_joined;	/* in gpu_code.joined: parts; 0: not joined */
+	uint32_t		first_joined, n_joined;	/* in gpu_code.joined: 0 of others */
 	const char		*text;		/* its kernel, if that was written; when lowering */
 	const struct gpu_ew_form *form;		/* of text; NULL: none; when lowering */
 	struct gpu_module	*module;	/* when all is lowered */
