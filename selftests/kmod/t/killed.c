@@ -504,6 +504,7 @@ TEST(room_of_the_dead_for_a_service)
 		fd = k_ioctl(s, RLX_IOC_SERVICE_CREATE, &sc);
 		CHECKF(fd >= 0, "SERVICE_CREATE: %ld", fd);
 		close(fd);
+		CHECK(k_stat_becomes("nr_services", 0));	/* its end is put off, too */
 	}
 	k_file_write(CAP, 0);
 }
