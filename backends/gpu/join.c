@@ -143,16 +143,21 @@ static bool add_ref(struct joiner *j, const struct rlx_ref *r, void *field)
 	return true;
 }
 
-/* The kernel: the function of one element, and blocks that are each of one part. */
-static const char *text_of(struct joiner *j, const struct gpu_call *call, const uint32_t *own)
+/*
+ * The kernel: the function of one element, and blocks that are each of one part. NULL in @out: it
+ * is too long, the function alone being nearly so. False: out of memory.
+ */
+static bool text_of(struct joiner *j, const struct gpu_call *call, const uint32_t *own,
+		    const char **out)
 {
 	const struct gpu_ew_form *f = call->form;
 	struct writer *w = rlx_malloc(sizeof(*w));
-	const char *text = NULL;
 	uint32_t k, n = f->n_in + f->n_out;
+	bool fits;
 
+	*out = NULL;
 	if (!w)
-		return NULL;
+		return false;
 	w->n = 0;
 	w->ok = true;
 	put(w, "%.*s}\nRLX_G_KERNEL_PDL(ew, struct rlx_g_ew_parts, %d)\n{\n"
@@ -188,10 +193,11 @@ static const char *text_of(struct joiner *j, const struct gpu_call *call, const 
 	for (k = f->n_in; k < n; k++)
 		put(w, "i%u.store(x%u, i, left);\n", k, k);
 	put(w, "}\n");
-	if (w->ok)
-		text = rlx_bump_str(j->texts, w->text, w->n);
+	fits = w->ok;
+	if (fits)
+		*out = rlx_bump_str(j->texts, w->text, w->n);
 	rlx_free(w);
-	return text;
+	return *out || !fits;
 }
 
 /* The steps of members [@from, @from + @n), of which runs may leave some out. */
@@ -251,7 +257,17 @@ static bool emit(struct joiner *j, uint32_t from, uint32_t n, const uint32_t *ow
 	return true;
 }
 
-/* Members, @n of them, in as few calls as their tables fit into. */
+static bool keep_members(struct joiner *j, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (!gpu_keep_call(j->c, &j->call[j->member[i]]))
+			return false;
+	return true;
+}
+
+/* Members, @n of them, in as few calls as their tables fit into; as they were without a text. */
 static bool join_members(struct joiner *j, uint32_t n)
 {
 	const struct gpu_call *first = &j->call[j->member[0]];
@@ -263,16 +279,19 @@ static bool join_members(struct joiner *j, uint32_t n)
 		own[k] = is_shared(j, n, k) ? 0 : ++n_own;
 		shared += !own[k];
 	}
-	text = text_of(j, first, own);
+	if (!text_of(j, first, own, &text))
+		return false;
+	if (!text)
+		return keep_members(j, n);
 	most = RLX_G_EW_PART_WORDS / (3 + n_own);
 	if (most > (RLX_LOWER_REFS - shared) / n_own)
 		most = (RLX_LOWER_REFS - shared) / n_own;
-	for (i = 0; text && i < n; i += k) {
+	for (i = 0; i < n; i += k) {
 		k = n - i < most ? n - i : most;
 		if (!emit(j, i, k, own, text))
 			return false;
 	}
-	return text;
+	return true;
 }
 
 /* Calls [@from, @end), which may run in any order: those of one text together. */
