@@ -19,4 +19,10 @@ static inline size_t memory_left(void)
 	return left;
 }
 
+/* Whether the device is the emulator, which gives memory by the byte and computes slowly. */
+static inline bool memory_is_emulated(void)
+{
+	return dlsym(gpu_driver_get(&rlx_gpu_cuda, NULL)->lib, "emu_shared") != NULL;
+}
+
 #endif
