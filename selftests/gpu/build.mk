@@ -28,6 +28,8 @@ GPU_SECOND := "selftests/gpu/second.sh session" "selftests/gpu/second.sh submit"
 GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # What they provoke is nothing for a real device.
 GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
+# They count a device's memory, of which nobody else may take any meanwhile.
+GPU_ALONE := $(patsubst selftests/%.c,$(BUILD)/test/%,$(shell grep -l memory_left.h selftests/gpu/*.c))
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 # Kernels are compiled for this machine, so halves need not be converted by hand.
@@ -115,8 +117,9 @@ check-gpu:
 	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
 	$(Q)+$(BUILDMAKE) $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
+	$(Q)RLX_TEST_GPU=cuda $(RUN) -g $@ $(GPU_ALONE)
 	$(Q)RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
-		$(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
+		$(filter-out $(GPU_EMULATED) $(GPU_ALONE),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
 	$(Q)tools/setup.sh serve
 	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
