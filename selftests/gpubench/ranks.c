@@ -47,7 +47,7 @@ static void rank_main(struct rlx_arena *at, unsigned int rank, unsigned int rank
 
 	must(rlx_comm_new(&o, &c, &r.err), &r.err);
 	snprintf(device, sizeof(device), "cuda:%u", rank);
-	open_step(&r, &size, ranks, &how);
+	open_decoder(&r, &size, ranks, &how);
 	must(rlx_session_collective(r.s, rlx_comm_collective(c)), rlx_session_error(r.s));
 	train_decoder_batch(&r, &size, rank);
 	*(float *)train_at(&r, RLX_IO_INPUT, "lr") = 1e-4f;

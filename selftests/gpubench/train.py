@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The training step of train.c in PyTorch: compiled, autocast to bf16, flash attention, fused
-AdamW, the gradient's norm clipped to 1. Arguments as there: LAYERS DIM HEADS CONTEXT BATCH."""
+"""The training steps of train.c in PyTorch: compiled, autocast to bf16; of a decoder with flash
+attention, fused AdamW and the gradient's norm clipped to 1; of ResNet-50 channels last with fused
+SGD. Arguments as there: LAYERS DIM HEADS CONTEXT BATCH, or resnet50 BATCH SIZE CLASSES."""
 import math
 import sys
 import time
@@ -72,28 +73,86 @@ def measure(name, step, sync):
           f"loss {loss.item():.4f} after {WARM + ROUNDS * STEPS}", flush=True)
 
 
-def main():
-    size = [12, 768, 12, 1024, 16]
-    size[:len(sys.argv) - 1] = [int(a) for a in sys.argv[1:]]
+class Conv(nn.Sequential):
+    """A convolution without bias and its batch norm."""
+
+    def __init__(self, i, o, k, stride=1):
+        super().__init__(nn.Conv2d(i, o, k, stride, k // 2, bias=False), nn.BatchNorm2d(o))
+        nn.init.normal_(self[0].weight, std=math.sqrt(2 / (o * k * k)))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, i, width, stride):
+        super().__init__()
+        self.conv1, self.conv2 = Conv(i, width, 1), Conv(width, width, 3, stride)
+        self.conv3 = Conv(width, 4 * width, 1)
+        self.down = nn.Identity() if i == 4 * width else Conv(i, 4 * width, 1, stride)
+
+    def forward(self, x):
+        y = F.relu(self.conv2(F.relu(self.conv1(x))))
+        return F.relu(self.down(x) + self.conv3(y))
+
+
+class ResNet50(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.stem = Conv(3, 64, 7, 2)
+        blocks, i = [], 64
+        for s, n in enumerate((3, 4, 6, 3)):
+            for k in range(n):
+                blocks.append(Bottleneck(i, 64 << s, 2 if s and not k else 1))
+                i = 256 << s
+        self.blocks, self.fc = nn.Sequential(*blocks), nn.Linear(i, classes)
+        nn.init.normal_(self.fc.weight, std=0.01)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, x, y):
+        x = F.max_pool2d(F.relu(self.stem(x)), 3, 2, 1)
+        return F.cross_entropy(self.fc(self.blocks(x).mean((2, 3))).float(), y)
+
+
+def resnet(size):
+    batch, pixels, classes = size
+    model = ResNet50(classes).cuda().to(memory_format=torch.channels_last)
+    x = torch.randn(batch, 3, pixels, pixels, device="cuda")
+    y = ((97 * torch.arange(batch) + 3) % classes).cuda()
+    opt = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9, weight_decay=1e-4,
+                          fused=True)
+    return model, (x.to(memory_format=torch.channels_last), y), opt, None
+
+
+def decoder(size):
     layers, dim, heads, context, rows = size
+    model = Decoder(layers, dim, heads, context).cuda()
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+    return model, batch(rows, context), opt, 1.0
+
+
+def main():
+    args = sys.argv[1:]
+    make, size = decoder, [12, 768, 12, 1024, 16]
+    if args and args[0] == "resnet50":
+        make, size, args = resnet, [64, 224, 1000], args[1:]
+    size[:len(args)] = [int(a) for a in args]
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    model = Decoder(layers, dim, heads, context).cuda()
-    x, y = batch(rows, context)
-    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+    torch.backends.cudnn.benchmark = True
+    model, (x, y), opt, clip = make(size)
 
     def step_of(f):
         def step():
             with torch.autocast("cuda", torch.bfloat16):
                 loss = f(x, y)
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
             opt.step()
             opt.zero_grad(set_to_none=True)
             return loss
         return step
 
-    for name, f in (("PyTorch compiled", torch.compile(model)), ("PyTorch eager", model)):
+    print(f"{type(model).__name__} {size}", flush=True)
+    for name, f in (("PyTorch eager", model), ("PyTorch compiled", torch.compile(model))):
         try:
             measure(name, step_of(f), torch.cuda.synchronize)
         except Exception as e:  # a compiler that is not there

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* ResNet-50 (He et al. 2015, its stride in the 3x3 convolutions) that is trained on one batch. */
+#ifndef GPUBENCH_TRAIN_RESNET_H
+#define GPUBENCH_TRAIN_RESNET_H
+
+#include "selftests/lib/train_rig.h"
+
+struct train_resnet {
+	int64_t	batch, size, classes;
+};
+
+/* A convolution without bias, its batch norm, and a rectifier if @relu. */
+static inline rlx_value resnet_conv(struct train_rig *r, const char *name, rlx_value x,
+				    int64_t out, int64_t k, int64_t stride, bool relu)
+{
+	const struct rlx_type *t = rlx_type_of(r->g, x);
+	int64_t in = t ? t->dim[1] : 1, p = k / 2;
+
+	rlx_vars_enter(r->v, name);
+	x = rlx_emit(r->g, conv, .x = x, .stride = RLX_INTS(stride, stride),
+		     .pad = RLX_INTS(p, p, p, p), .w = rlx_var(r->g, r->v, "weight",
+		     rlx_type(RLX_F32, out, in, k, k), RLX_NORMAL(sqrt(2.0 / (double)(out * k * k))),
+		     RLX_VAR_MATRIX));
+	rlx_vars_enter(r->v, "norm");
+	x = rlx_batch_norm(r->g, r->v, x, true, NULL);
+	rlx_vars_leave(r->v);
+	rlx_vars_leave(r->v);
+	return relu ? rlx_emit(r->g, relu, .x = x) : x;
+}
+
+static inline rlx_value resnet_block(struct train_rig *r, rlx_value x, int64_t width,
+				     int64_t stride)
+{
+	const struct rlx_type *t = rlx_type_of(r->g, x);
+	rlx_value y = resnet_conv(r, "conv1", x, width, 1, 1, true);
+
+	y = resnet_conv(r, "conv2", y, width, 3, stride, true);
+	y = resnet_conv(r, "conv3", y, 4 * width, 1, 1, false);
+	if (t && t->dim[1] != 4 * width)
+		x = resnet_conv(r, "down", x, 4 * width, 1, stride, false);
+	return rlx_emit(r->g, relu, .x = rlx_emit(r->g, add, .a = x, .b = y));
+}
+
+/*
+ * The loss of inputs "y", i32[batch], and images that stay on the device: a variable that is
+ * not trained.
+ */
+static inline rlx_value train_resnet_loss(struct train_rig *r, const struct train_resnet *z)
+{
+	static const int blocks[4] = { 3, 4, 6, 3 };
+	rlx_value x = rlx_var(r->g, r->v, "images", rlx_type(RLX_F32, z->batch, 3, z->size, z->size),
+			      RLX_NORMAL(1), RLX_VAR_FROZEN);
+	int s, i;
+
+	x = resnet_conv(r, "stem", x, 64, 7, 2, true);
+	x = rlx_emit(r->g, pool, .x = x, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(3, 3),
+		     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
+	for (s = 0; s < 4; s++)
+		for (i = 0; i < blocks[s]; i++) {
+			rlx_vars_enter(r->v, rlx_name("layer%d.%d", s + 1, i));
+			x = resnet_block(r, x, (int64_t)64 << s, s && !i ? 2 : 1);
+			rlx_vars_leave(r->v);
+		}
+	x = rlx_emit(r->g, reduce, .x = x, .kind = RLX_REDUCE_MEAN, .axes = RLX_INTS(2, 3));
+	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "fc.weight",
+		     rlx_type(RLX_F32, 2048, z->classes), RLX_NORMAL(0.01), RLX_VAR_MATRIX));
+	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "fc.bias",
+		     rlx_type(RLX_F32, z->classes), RLX_ZEROS, RLX_VAR_NO_DECAY));
+	return rlx_loss_ce(r->g, x, rlx_input(r->g, "y", rlx_type(RLX_I32, z->batch)), NULL);
+}
+
+static inline void train_resnet_batch(struct train_rig *r, const struct train_resnet *z)
+{
+	int32_t *y = train_at(r, RLX_IO_INPUT, "y");
+	int64_t i;
+
+	for (i = 0; i < z->batch; i++)
+		y[i] = (int32_t)((97 * i + 3) % z->classes);
+}
+
+#endif
