@@ -133,19 +133,6 @@ void op_conv_set(struct op_conv *c, const struct op_window_args *a, int64_t grou
 	c->groups = groups;
 }
 
-/* [N, C, ..] as [C / groups, groups N, ..]: channels become the batch. */
-static rlx_value channels_first(struct rlx_graph *g, rlx_value x, int64_t groups)
-{
-	struct rlx_type t = op_type(g, x), r = t;
-	int64_t n = t.dim[0], per = t.dim[1] / groups, sp = shape_span(&t, 2, t.rank);
-
-	x = op_reshape(g, x, (int64_t[]){ n, groups, per, sp }, 4);
-	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(2, 1, 0, 3));
-	r.dim[0] = per;
-	r.dim[1] = groups * n;
-	return op_reshape(g, x, r.dim, r.rank);
-}
-
 static rlx_value swap_two(struct rlx_graph *g, rlx_value x)
 {
 	int64_t perm[RLX_MAX_RANK] = { 1, 0, 2, 3, 4, 5, 6, 7 };
@@ -153,25 +140,76 @@ static rlx_value swap_two(struct rlx_graph *g, rlx_value x)
 	return rlx_emit(g, transpose, .x = x, .perm = { perm, op_type(g, x).rank });
 }
 
+/* [N, C, ..] as [C / groups, groups N, ..]: channels become the batch. */
+static rlx_value channels_first(struct rlx_graph *g, rlx_value x, int64_t groups)
+{
+	struct rlx_type t = op_type(g, x), r = t;
+	int64_t n = t.dim[0], per = t.dim[1] / groups, sp = shape_span(&t, 2, t.rank);
+
+	if (groups == 1)
+		return swap_two(g, x);
+	x = op_reshape(g, x, (int64_t[]){ n, groups, per, sp }, 4);
+	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(2, 1, 0, 3));
+	r.dim[0] = per;
+	r.dim[1] = groups * n;
+	return op_reshape(g, x, r.dim, r.rank);
+}
+
+/*
+ * @big without what no window of @w reaches, whose padding behind becomes less or none; where a
+ * window is one element, only what they cover, so that their stride becomes 1.
+ */
+static rlx_value reached(struct rlx_graph *g, rlx_value big, struct op_window *w)
+{
+	int64_t axes[3] = { 2, 3, 4 }, starts[3] = { 0 }, ends[3], steps[3], reach, pad;
+	uint32_t j = 3 - w->nd, i;
+	bool all = true;
+
+	for (i = 0; i < w->nd; i++, j++) {
+		steps[i] = w->k[j] == 1 && !w->pad[j] ? w->stride[j] : 1;
+		reach = (w->out[j] - 1) * w->stride[j] + (w->k[j] - 1) * w->dil[j] + 1 - w->pad[j];
+		pad = reach - w->in[j];
+		w->pad_end[j] = pad > 0 ? pad : 0;
+		ends[i] = pad > 0 ? w->in[j] : reach > 0 ? reach : 1;
+		w->stride[j] = steps[i] > 1 ? 1 : w->stride[j];
+		all = all && ends[i] == w->in[j] && steps[i] == 1;
+	}
+	return all ? big : rlx_emit(g, slice, .x = big, .axes = { axes, w->nd },
+				    .starts = { starts, w->nd }, .ends = { ends, w->nd },
+				    .steps = { steps, w->nd });
+}
+
 /*
  * The weight's gradient is itself a convolution: channels play the batch, the
- * small operand is the kernel, stride and dilation change places. It may reach
- * further than the kernel; that part is cut off.
+ * small operand is the kernel, stride and dilation change places. It may reach further than the
+ * kernel where all windows lie in the padding; that part is cut off.
  */
 rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value small,
 			      const struct rlx_type *w, int64_t groups,
 			      const struct op_window_args *a)
 {
-	int64_t axes[3] = { 2, 3, 4 }, zero[3] = { 0 };
-	uint32_t nd = w->rank - 2;
-	rlx_value d;
+	struct rlx_type t = op_type(g, big), s = op_type(g, small);
+	int64_t axes[3] = { 2, 3, 4 }, zero[3] = { 0 }, pad[6];
+	uint32_t nd = w->rank - 2, j = 3 - nd, i;
+	struct op_window win;
 
-	d = rlx_emit(g, conv, .x = channels_first(g, big, groups),
-		     .w = swap_two(g, small), .stride = a->dilation,
-		     .dilation = a->stride, .pad = a->pad, .groups = groups);
-	d = swap_two(g, d);	/* [Cs, Cb / groups, ..] */
-	return rlx_emit(g, slice, .x = d, .axes = { axes, nd },
-			.starts = { zero, nd }, .ends = { w->dim + 2, nd });
+	op_window_set(&win, a, &t, w->dim + 2, nd);
+	for (i = 0; i < nd; i++)
+		win.out[j + i] = s.dim[2 + i];
+	big = reached(g, big, &win);
+	for (i = 0; i < nd; i++) {
+		pad[i] = win.pad[j + i];
+		pad[nd + i] = win.pad_end[j + i];
+	}
+	big = rlx_emit(g, conv, .x = channels_first(g, big, groups), .w = swap_two(g, small),
+		       .stride = { win.dil + j, nd }, .dilation = { win.stride + j, nd },
+		       .pad = { pad, 2 * nd }, .groups = groups);
+	big = swap_two(g, big);	/* [Cs, Cb / groups, ..] */
+	t = op_type(g, big);
+	if (shape_span(&t, 2, t.rank) == shape_span(w, 2, w->rank))
+		return big;
+	return rlx_emit(g, slice, .x = big, .axes = { axes, nd }, .starts = { zero, nd },
+			.ends = { w->dim + 2, nd });
 }
 
 rlx_value op_conv_bias_grad(struct rlx_graph *g, rlx_value dy)
