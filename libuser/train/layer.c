@@ -2,6 +2,7 @@
 /* Layers that training needs a form of its own of, or that are tedious to write. */
 #include <string.h>
 
+#include "rlx/custom.h"
 #include "train/vars.h"
 
 rlx_value rlx_train_count(struct rlx_graph *g, struct rlx_vars *v)
@@ -85,30 +86,101 @@ struct bn {
 	rlx_value	gamma, beta, mean, var;
 };
 
-/*
- * By pointwise ops and sums, so that they fuse with their neighbours; what the variance is of
- * is what is scaled.
- */
-static rlx_value normalised(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, struct bn *b,
-			    bool train)
+/* 1 / deviation. */
+static rlx_value inverse(struct rlx_graph *g, rlx_value var, double eps)
 {
-	struct rlx_type t = type_of(g, x);
-	double n = (double)rlx_type_count(&t) / (t.dim[1] ? (double)t.dim[1] : 1);
-	rlx_value mean = b->mean, var = b->var, scale;
+	return rlx_emit(g, rsqrt, .x = plus(g, var, eps));
+}
 
-	if (train) {
-		mean = mean_of(g, x, t.rank);
-		move(g, v, b->mean, mean, b->how.momentum);
+/* By pointwise ops, so that they fuse with their neighbours; @x has mean 0. */
+static rlx_value apply(struct rlx_graph *g, rlx_value x, rlx_value var, rlx_value gamma,
+		       rlx_value beta, double eps)
+{
+	rlx_value scale = rlx_emit(g, mul, .a = gamma, .b = inverse(g, var, eps));
+	uint32_t rank = type_of(g, x).rank;
+
+	x = rlx_emit(g, mul, .a = x, .b = channels(g, scale, rank));
+	return rlx_emit(g, add, .a = x, .b = channels(g, beta, rank));
+}
+
+static rlx_value centred(struct rlx_graph *g, rlx_value x, rlx_value mean)
+{
+	return rlx_emit(g, sub, .a = x, .b = channels(g, mean, type_of(g, x).rank));
+}
+
+/* What the variance is of is what is scaled. */
+static void bn_body(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value beta, double eps)
+{
+	uint32_t rank = type_of(g, x).rank;
+	rlx_value mean = mean_of(g, x, rank), var;
+
+	x = centred(g, x, mean);
+	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), rank);
+	rlx_output(g, "y", apply(g, x, var, gamma, beta, eps));
+	rlx_output(g, "mean", mean);
+	rlx_output(g, "var", var);
+}
+
+/*
+ * By two sums of dy: rules of the single ops would sum a third, which is 0 but for rounding, and
+ * write four tensors as large as x. Statistics are made as above, so that they are made once.
+ */
+static void bn_vjp(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value dy, double eps)
+{
+	uint32_t rank = type_of(g, x).rank;
+	rlx_value var, inv, mean_dy, mean_xdy, dx;
+	struct rlx_type t = type_of(g, x);
+	double n = t.dim[1] ? (double)rlx_type_count(&t) / (double)t.dim[1] : 0;
+
+	x = centred(g, x, mean_of(g, x, rank));
+	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), rank);
+	inv = inverse(g, var, eps);
+	mean_dy = mean_of(g, dy, rank);
+	mean_xdy = rlx_emit(g, mul, .a = inv, .b = mean_of(g, rlx_emit(g, mul, .a = x, .b = dy),
+							   rank));
+	rlx_output(g, "d_beta", scaled(g, mean_dy, n));
+	rlx_output(g, "d_gamma", scaled(g, mean_xdy, n));
+	x = rlx_emit(g, mul, .a = x, .b = channels(g, rlx_emit(g, mul, .a = inv, .b = mean_xdy),
+						   rank));
+	dx = rlx_emit(g, sub, .a = centred(g, dy, mean_dy), .b = x);
+	rlx_output(g, "d_x", rlx_emit(g, mul, .a = dx, .b = channels(g,
+		   rlx_emit(g, mul, .a = gamma, .b = inv), rank)));
+}
+
+/* The layer with statistics of the batch, or (@vjp) its gradient, as a graph of its own. */
+static struct rlx_graph *bn_graph(struct rlx_type x, struct rlx_type c, double eps, bool vjp)
+{
+	struct rlx_graph *g = rlx_graph_new("batch_norm");
+	rlx_value in = rlx_input(g, "x", x), gamma = rlx_input(g, "gamma", c);
+
+	if (vjp)
+		bn_vjp(g, in, gamma, rlx_input(g, "d_y", x), eps);
+	else
+		bn_body(g, in, gamma, rlx_input(g, "beta", c), eps);
+	if (g && rlx_graph_finish(g)) {
+		rlx_graph_put(g);
+		g = NULL;
 	}
-	x = rlx_emit(g, sub, .a = x, .b = channels(g, mean, t.rank));
-	if (train) {
-		var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), t.rank);
-		move(g, v, b->var, scaled(g, var, n > 1 ? n / (n - 1) : 1), b->how.momentum);
-	}
-	scale = rlx_emit(g, rsqrt, .x = plus(g, var, b->how.eps));
-	scale = channels(g, rlx_emit(g, mul, .a = b->gamma, .b = scale), t.rank);
-	x = rlx_emit(g, mul, .a = x, .b = scale);
-	return rlx_emit(g, add, .a = x, .b = channels(g, b->beta, t.rank));
+	return g;
+}
+
+static rlx_value bn_train(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, const struct bn *b)
+{
+	struct rlx_type t = type_of(g, x), c = type_of(g, b->gamma);
+	double n = (double)rlx_type_count(&t) / (t.dim[1] ? (double)t.dim[1] : 1);
+	struct rlx_graph *body = bn_graph(t, c, b->how.eps, false);
+	struct rlx_graph *vjp = bn_graph(t, c, b->how.eps, true);
+	rlx_value out[3] = { { 0 } };
+
+	if (body && vjp)
+		rlx_call(g, body, RLX_VALUES(x, b->gamma, b->beta), vjp, out);
+	else
+		rlx_graph_fail(g, RLX_ENOMEM, "batch_norm: out of memory");
+	rlx_graph_put(body);
+	rlx_graph_put(vjp);
+	move(g, v, b->mean, out[1], b->how.momentum);
+	move(g, v, b->var, scaled(g, out[2], n > 1 ? n / (n - 1) : 1), b->how.momentum);
+	return out[0];
 }
 
 rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, bool train,
@@ -142,5 +214,8 @@ rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, b
 	b.beta = rlx_var(g, v, "bias", c, RLX_ZEROS, RLX_VAR_NO_DECAY);
 	b.mean = rlx_var(g, v, "running_mean", c, RLX_ZEROS, RLX_VAR_BUFFER);
 	b.var = rlx_var(g, v, "running_var", c, RLX_ONES, RLX_VAR_BUFFER);
-	return cast_to(g, normalised(g, v, cast_to(g, x, c.dtype), &b, train), t.dtype);
+	x = cast_to(g, x, c.dtype);
+	x = train ? bn_train(g, v, x, &b) :
+	    apply(g, centred(g, x, b.mean), b.var, b.gamma, b.beta, b.how.eps);
+	return cast_to(g, x, t.dtype);
 }
