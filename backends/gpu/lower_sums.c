@@ -29,3 +29,10 @@ enum rlx_status gpu_lower_sum_squares_all(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return gpu_call_kernel(lo, rlx_g_sum_squares_all_launch, 0);
 }
+
+enum rlx_status gpu_lower_sum_squares(struct rlx_lower *lo)
+{
+	const struct rlx_op_sum_squares *s = lo->args;
+
+	return rlx_lower_reduction(lo, s->axes, s->mean ? RLX_REDUCE_MEAN : RLX_REDUCE_SUM, true);
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reductions over any set of axes: sum, mean, product, largest, smallest.
+ * Reductions over any set of axes: sum, mean, product, largest, smallest; of squares a sum or mean.
  *
  * Algorithm: a tree. Threads fold vectors element by element, a few at a time, so that the error
  * of a sum grows by blocks and not by elements; then lanes by shuffles, warps in shared memory.
@@ -63,6 +63,14 @@ struct meet {
 	}
 };
 
+/* What is folded of an element */
+static DEV inline acc term(mem x)
+{
+	const acc v = (acc)elem::get(x);
+
+	return REDUCE_SQUARES ? v * v : v;
+}
+
 static DEV inline acc finished(acc v, int64_t n)
 {
 	if (REDUCE_OP != RLX_K_REDUCE_MEAN)
@@ -114,7 +122,7 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 	int n = 0;
 
 	for (int64_t i = lo + threadIdx.x % LANES; i < hi; i += LANES) {
-		piece = meet::of(piece, (acc)elem::get(x[reduced_at(a, i)]));
+		piece = meet::of(piece, term(x[reduced_at(a, i)]));
 		if (++n == 64) {
 			whole = meet::of(whole, piece);
 			piece = neutral();
@@ -222,7 +230,7 @@ static DEV inline void fold(across &v, const row_vec<mem> &x, bool in)
 {
 #pragma unroll
 	for (int i = 0; i < VEC; i++)
-		v[i] = in ? meet::of(v[i], (acc)elem::get(x.v[i])) : v[i];
+		v[i] = in ? meet::of(v[i], term(x.v[i])) : v[i];
 }
 
 static DEV inline void fold_all(across &v, const across &w)

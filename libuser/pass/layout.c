@@ -11,23 +11,9 @@
 #include <string.h>
 
 #include "base/shape.h"
-#include "pass/pass.h"
+#include "pass/layout.h"
 
 rlx_pass_fn rlx_pass_layout;
-
-struct layout {
-	struct rlx_rewrite	*rw;
-	uint32_t		*blocked;	/* per old value: new blocked value or 0 */
-	bool			*wanted;	/* per old value: a convolution will read it blocked */
-	bool			*kept;		/* ... what keeps the layout reads it */
-	uint32_t		*readers;	/* ... convolutions that could read it blocked */
-	int32_t			 block;
-};
-
-static bool channels_last(const struct layout *l)
-{
-	return l->block == RLX_CHANNELS_LAST;
-}
 
 /* A value's dtype; none once the graph has failed. */
 static enum rlx_dtype dtype_of(const struct layout *l, rlx_value x)
@@ -35,7 +21,7 @@ static enum rlx_dtype dtype_of(const struct layout *l, rlx_value x)
 	return x.id ? l->rw->g->val[x.id].type.dtype : RLX_NODTYPE;
 }
 
-static rlx_value as(struct layout *l, rlx_value x, enum rlx_dtype to)
+rlx_value layout_as(struct layout *l, rlx_value x, enum rlx_dtype to)
 {
 	return dtype_of(l, x) == to ? x : rlx_emit(l->rw->g, cast, .x = x, .to = to);
 }
@@ -59,7 +45,7 @@ static rlx_value turn(struct layout *l, rlx_value x, bool back)
 }
 
 /* [n, c, h, w] as [n, 1, h, w, c], or (@channels) back. */
-static rlx_value to_last(struct layout *l, rlx_value x)
+rlx_value layout_to_last(struct layout *l, rlx_value x)
 {
 	struct rlx_type t;
 	int64_t d[5];
@@ -71,7 +57,7 @@ static rlx_value to_last(struct layout *l, rlx_value x)
 	return rlx_emit(l->rw->g, reshape, .x = turn(l, x, false), .shape = { d, 5 });
 }
 
-static rlx_value from_last(struct layout *l, rlx_value x)
+rlx_value layout_from_last(struct layout *l, rlx_value x)
 {
 	struct rlx_type t;
 	int64_t d[4];
@@ -90,12 +76,12 @@ static rlx_value unblock(struct layout *l, rlx_value x, int64_t channels)
 	enum rlx_dtype dt = dtype_of(l, x);
 	const struct rlx_node *n = x.id ? rlx_node_of(l->rw->g, x.id) : NULL;
 
-	if (channels_last(l))
-		return from_last(l, x);
+	if (layout_last(l))
+		return layout_from_last(l, x);
 	/* what was rounded last may as well be rounded behind */
 	if (n && n->def->index == RLX_OP_cast && l->rw->g->val[n->in[0]].type.dtype == RLX_F32)
 		x.id = n->in[0];
-	return as(l, rlx_emit(l->rw->g, unblock_channels, .x = as(l, x, RLX_F32),
+	return layout_as(l, rlx_emit(l->rw->g, unblock_channels, .x = layout_as(l, x, RLX_F32),
 			      .channels = channels), dt);
 }
 
@@ -103,18 +89,21 @@ static rlx_value block(struct layout *l, rlx_value x)
 {
 	enum rlx_dtype dt = dtype_of(l, x);
 
-	if (channels_last(l))
-		return to_last(l, x);
-	return as(l, rlx_emit(l->rw->g, block_channels, .x = as(l, x, RLX_F32),
+	if (layout_last(l))
+		return layout_to_last(l, x);
+	return layout_as(l, rlx_emit(l->rw->g, block_channels, .x = layout_as(l, x, RLX_F32),
 			      .block = l->block), dt);
 }
 
 /* The plain form of an old value, reordering if only the blocked one is there. */
-static rlx_value plain(struct layout *l, uint32_t v)
+rlx_value layout_plain(struct layout *l, uint32_t v)
 {
 	const struct rlx_type *t = &l->rw->old->val[v].type;
 	rlx_value x;
 
+	if (v && !l->rw->map[v] && l->swapped[v])
+		l->rw->map[v] = rlx_emit(l->rw->g, transpose, .x = { l->swapped[v] },
+					 .perm = RLX_INTS(1, 0, 2, 3)).id;
 	if (v && !l->rw->map[v] && l->blocked[v]) {
 		x = unblock(l, (rlx_value){ l->blocked[v] }, t->dim[1]);
 		if (t->rank == 3)
@@ -144,28 +133,23 @@ static rlx_value image(struct layout *l, uint32_t v)
 	int64_t dims[4];
 
 	if (t->rank == 4)
-		return plain(l, v);
+		return layout_plain(l, v);
 	four_dims(t, t->rank, dims);
-	return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 4 });
+	return rlx_emit(l->rw->g, reshape, .x = layout_plain(l, v), .shape = { dims, 4 });
 }
 
-static rlx_value blocked(struct layout *l, uint32_t v)
+rlx_value layout_blocked(struct layout *l, uint32_t v)
 {
 	if (!l->blocked[v])
 		l->blocked[v] = block(l, image(l, v)).id;
 	return (rlx_value){ l->blocked[v] };
 }
 
-static void give_blocked(struct layout *l, uint32_t v, rlx_value with)
+void layout_give(struct layout *l, uint32_t v, rlx_value with)
 {
 	l->blocked[v] = with.id;
 	l->rw->map[v] = 0;
 	l->rw->changed = true;
-}
-
-static const struct rlx_type *type_of(const struct layout *l, uint32_t v)
-{
-	return &l->rw->old->val[v].type;
 }
 
 static bool is_real(enum rlx_dtype dt)
@@ -232,9 +216,9 @@ static void two_dims_of(struct layout *l, struct rlx_op_fused_conv *a)
 static bool fits_last(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
-	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
-	const struct rlx_type *r = type_of(l, n->in[3]), *b = type_of(l, n->in[2]);
-	enum rlx_dtype y = type_of(l, n->out)->dtype;
+	const struct rlx_type *x = layout_type(l, n->in[0]), *w = layout_type(l, n->in[1]);
+	const struct rlx_type *r = layout_type(l, n->in[3]), *b = layout_type(l, n->in[2]);
+	enum rlx_dtype y = layout_type(l, n->out)->dtype;
 
 	return !a->block && is_image(x) && is_image(w) && x->dtype != RLX_F32 &&
 	       w->dtype == x->dtype && (y == x->dtype || y == RLX_F32) &&
@@ -253,14 +237,14 @@ static int64_t pixels_of(const struct rlx_type *t)
 static bool must_fill(const struct layout *l, const struct rlx_node *n)
 {
 	return ((const struct rlx_op_fused_conv *)n->args)->groups == 1 &&
-	       type_of(l, n->in[0])->dim[1] % 8;
+	       layout_type(l, n->in[0])->dim[1] % 8;
 }
 
 /* Of one pixel without a stride or padding: plain it is a GEMM as it stands. */
 static bool is_gemm(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
-	const struct rlx_type *w = type_of(l, n->in[1]);
+	const struct rlx_type *w = layout_type(l, n->in[1]);
 	bool one = a->groups == 1 && shape_span(w, 2, w->rank) == 1;
 	uint32_t i;
 
@@ -289,10 +273,10 @@ static bool stays(const struct layout *l, uint32_t v)
 
 static bool is_large(const struct layout *l, const struct rlx_node *n)
 {
-	const struct rlx_type *w = type_of(l, n->in[1]);
+	const struct rlx_type *w = layout_type(l, n->in[1]);
 	bool one = ((const struct rlx_op_fused_conv *)n->args)->groups == 1;
 
-	return !is_gemm(l, n) && 2.0 * (double)rlx_type_count(type_of(l, n->out)) *
+	return !is_gemm(l, n) && 2.0 * (double)rlx_type_count(layout_type(l, n->out)) *
 	       (double)shape_span(w, 1, w->rank) >
 	       (one && stays(l, n->in[1]) ? LARGE_FLOPS_W_STAYS : LARGE_FLOPS);
 }
@@ -306,7 +290,7 @@ static const int64_t LARGE_X = 4 << 20;
  */
 static bool reads_plain(const struct layout *l, const struct rlx_node *n)
 {
-	const struct rlx_type *x = type_of(l, n->in[0]);
+	const struct rlx_type *x = layout_type(l, n->in[0]);
 
 	if (must_fill(l, n))
 		return true;
@@ -322,7 +306,7 @@ static const int64_t LARGE_ODD_Y = 1 << 22;
 /* Is the result plain at once? */
 static bool gives_plain(const struct layout *l, const struct rlx_node *n)
 {
-	const struct rlx_type *y = type_of(l, n->out);
+	const struct rlx_type *y = layout_type(l, n->out);
 
 	return !l->wanted[n->out] && !l->kept[n->out] && y->rank == 4 &&
 	       ((const struct rlx_op_fused_conv *)n->args)->groups == 1 &&
@@ -335,10 +319,10 @@ static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 	rlx_value w = image(l, n->in[1]);
 	int64_t pads[8] = { 0 };
 
-	pads[5] = -type_of(l, n->in[1])->dim[1] & 7;
+	pads[5] = -layout_type(l, n->in[1])->dim[1] & 7;
 	if (must_fill(l, n))
 		w = rlx_emit(l->rw->g, pad, .x = w, .pads = { pads, 8 });
-	return to_last(l, w);
+	return layout_to_last(l, w);
 }
 
 static bool take_conv_last(struct layout *l, const struct rlx_node *n)
@@ -347,25 +331,39 @@ static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 	bool plain_y = gives_plain(l, n);
 	rlx_value y;
 
+	if (layout_weight_grad(l, n))
+		return true;
 	if (!fits_last(l, n) ||
 	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
 		return false;
-	if (type_of(l, n->in[0])->rank == 3)
+	if (layout_type(l, n->in[0])->rank == 3)
 		two_dims_of(l, &a);
 	a.block = l->block;
-	a.x = reads_plain(l, n) ? image(l, n->in[0]) : blocked(l, n->in[0]);
+	a.x = reads_plain(l, n) ? image(l, n->in[0]) : layout_blocked(l, n->in[0]);
 	a.w = weights_last(l, n);
-	a.bias = n->in[2] ? as(l, plain(l, n->in[2]), RLX_F32) : RLX_NONE;
-	a.residual = !n->in[3] ? RLX_NONE : plain_y ? plain(l, n->in[3]) : blocked(l, n->in[3]);
+	a.bias = n->in[2] ? layout_as(l, layout_plain(l, n->in[2]), RLX_F32) : RLX_NONE;
+	a.residual = !n->in[3] ? RLX_NONE : plain_y ? layout_plain(l, n->in[3]) : layout_blocked(l, n->in[3]);
 	a.plain_y = plain_y;
 	y = rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a), n->file, n->line);
 	if (!plain_y) {
-		give_blocked(l, n->out, y);
+		layout_give(l, n->out, y);
 		return true;
 	}
 	l->rw->map[n->out] = y.id;
 	l->rw->changed = true;
 	return true;
+}
+
+static bool slices_pixels(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_slice *a = n->args;
+	bool fits = n->def->index == RLX_OP_slice && layout_type(l, n->in[0])->rank == 4 &&
+		    a->axes.n;
+	uint32_t i;
+
+	for (i = 0; fits && i < a->axes.n; i++)
+		fits = a->axes.v[i] == 2 || a->axes.v[i] == 3;
+	return fits;
 }
 
 /*
@@ -381,10 +379,18 @@ static void mark_wanted(struct layout *l)
 		const struct rlx_node *at = &g->node[n];
 		bool keeps = at->def->traits & RLX_T_ELEMENTWISE ||
 			     at->def->index == RLX_OP_pool || at->def->index == RLX_OP_concat ||
-			     at->def->index == RLX_OP_reduce;
+			     at->def->index == RLX_OP_reduce ||
+			     at->def->index == RLX_OP_sum_squares || slices_pixels(l, at);
+		uint32_t from[2];
 
 		if (!rlx_rewrite_live(l->rw, n))
 			continue;
+		if (layout_grad_reads(l, at, from)) {
+			l->wanted[from[0]] = l->wanted[from[1]] = true;
+			l->readers[from[0]]++;
+			l->readers[from[1]]++;
+			continue;
+		}
 		if (at->def->index == RLX_OP_fused_conv && fits_last(l, at)) {
 			l->readers[at->in[0]]++;
 			if (!must_fill(l, at)) {
@@ -404,16 +410,16 @@ static void mark_wanted(struct layout *l)
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
-	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
+	const struct rlx_type *x = layout_type(l, n->in[0]), *w = layout_type(l, n->in[1]);
 	bool first;
 
-	if (channels_last(l))
+	if (layout_last(l))
 		return take_conv_last(l, n);
 	if (a.block || !is_image(x) || !is_image(w) || x->dtype != RLX_F32 ||
 	    w->dtype != RLX_F32 || !good_groups(l, a.groups, w) ||
 	    !stays(l, n->in[1]) ||
-	    (n->in[2] && type_of(l, n->in[2])->dtype != RLX_F32) ||
-	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
+	    (n->in[2] && layout_type(l, n->in[2])->dtype != RLX_F32) ||
+	    (n->in[3] && layout_type(l, n->in[3])->dtype != RLX_F32))
 		return false;
 	if (few_lanes(l, &a, w) && !l->blocked[n->in[0]])
 		return false;
@@ -422,11 +428,11 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	if (x->rank == 3)
 		two_dims_of(l, &a);
 	a.block = l->block;
-	a.x = first ? image(l, n->in[0]) : blocked(l, n->in[0]);
+	a.x = first ? image(l, n->in[0]) : layout_blocked(l, n->in[0]);
 	a.w = image(l, n->in[1]);
-	a.bias = plain(l, n->in[2]);
-	a.residual = n->in[3] ? blocked(l, n->in[3]) : RLX_NONE;
-	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
+	a.bias = layout_plain(l, n->in[2]);
+	a.residual = n->in[3] ? layout_blocked(l, n->in[3]) : RLX_NONE;
+	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
 					     n->file, n->line));
 	return true;
 }
@@ -466,88 +472,119 @@ static bool take_pool(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_pool a = *(const struct rlx_op_pool *)n->args;
 
-	if (!l->blocked[n->in[0]] || type_of(l, n->in[0])->rank != 4 || a.indices ||
+	if (!l->blocked[n->in[0]] || layout_type(l, n->in[0])->rank != 4 || a.indices ||
 	    a.kind == RLX_POOL_LP)
 		return false;
-	a.x = blocked(l, n->in[0]);
+	a.x = layout_blocked(l, n->in[0]);
 	a.kernel = longer(l->rw->g, a.kernel, 1);
 	a.stride = longer(l->rw->g, a.stride, 1);
 	a.dilation = longer(l->rw->g, a.dilation, 1);
 	a.pad = longer_pads(l->rw->g, a.pad);
-	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_pool, &a, sizeof(a),
+	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_pool, &a, sizeof(a),
 					     n->file, n->line));
 	return true;
 }
 
-/* Reductions over both pixel axes that keep them. */
+/*
+ * Reductions over both pixel axes that keep them; channels last over all images as well, which
+ * leave a vector. Sums of squares are written alike.
+ */
 static bool take_reduce(struct layout *l, const struct rlx_node *n)
 {
-	struct rlx_op_reduce a = *(const struct rlx_op_reduce *)n->args;
+	union { struct rlx_op_reduce r; struct rlx_op_sum_squares s; } a;
+	bool squares = n->def->index == RLX_OP_sum_squares, all;
+	const struct rlx_type *y = layout_type(l, n->out);
+	struct rlx_ints *axes = squares ? &a.s.axes : &a.r.axes;
+	bool *keep = squares ? &a.s.keep_dims : &a.r.keep_dims;
 	uint32_t mask = 0, i;
+	rlx_value x;
 
-	if (!l->blocked[n->in[0]] || type_of(l, n->in[0])->rank != 4 || !a.keep_dims)
+	if (!l->blocked[n->in[0]] || layout_type(l, n->in[0])->rank != 4)
 		return false;
-	for (i = 0; i < a.axes.n; i++)
-		mask |= 1u << (a.axes.v[i] < 0 ? a.axes.v[i] + 4 : a.axes.v[i]);
-	if (mask != 0xc)
+	memcpy(&a, n->args, n->def->args_size);
+	for (i = 0; i < axes->n; i++)
+		mask |= 1u << (axes->v[i] < 0 ? axes->v[i] + 4 : axes->v[i]);
+	all = mask == 0xd && layout_last(l);
+	if (!all && (mask != 0xc || !*keep))
 		return false;
-	a.x = blocked(l, n->in[0]);
-	a.axes = RLX_INTS(2, 3);
-	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_reduce, &a, sizeof(a),
-					     n->file, n->line));
+	*(squares ? &a.s.x : &a.r.x) = layout_blocked(l, n->in[0]);
+	*axes = all ? RLX_INTS(0, 1, 2, 3) : RLX_INTS(2, 3);
+	*keep = !all;
+	x = rlx_emit_raw(l->rw->g, squares ? &rlx_op_sum_squares : &rlx_op_reduce, &a,
+			 n->def->args_size, n->file, n->line);
+	if (all)
+		rlx_rewrite_set(l->rw, n->out, rlx_emit(l->rw->g, reshape, .x = x,
+							.shape = { y->dim, y->rank }));
+	else
+		layout_give(l, n->out, x);
+	return true;
+}
+
+/* Slices along the pixel axes, which are where they were. */
+static bool take_slice(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_slice a = *(const struct rlx_op_slice *)n->args;
+
+	if (!l->blocked[n->in[0]] || !slices_pixels(l, n))
+		return false;
+	a.x = layout_blocked(l, n->in[0]);
+	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_slice, &a, sizeof(a), n->file,
+					    n->line));
 	return true;
 }
 
 /* An operand of a blocked pointwise op; none if it has no blocked form. */
 static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
 {
-	const struct rlx_type *t = type_of(l, v);
+	const struct rlx_type *t = layout_type(l, v);
 	int64_t dims[5];
 
 	/* before it is taken for a scalar: the result is of one element too then */
-	if (l->blocked[v] && rlx_type_equal(t, y))
-		return blocked(l, v);
+	if (l->blocked[v] && t->rank == y->rank && rlx_type_count(t) == rlx_type_count(y))
+		return layout_blocked(l, v);
 	if (rlx_type_count(t) == 1)
-		return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 0 });
+		return rlx_emit(l->rw->g, reshape, .x = layout_plain(l, v), .shape = { dims, 0 });
 	four_dims(t, y->rank, dims);
 	if (dims[1] == y->dim[1]) {
 		if (t->rank == y->rank)
-			return blocked(l, v);
-		return block(l, rlx_emit(l->rw->g, reshape, .x = plain(l, v),
+			return layout_blocked(l, v);
+		return block(l, rlx_emit(l->rw->g, reshape, .x = layout_plain(l, v),
 					 .shape = { dims, 4 }));
 	}
 	dims[4] = 1;	/* the same for all channels */
-	return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 5 });
+	return rlx_emit(l->rw->g, reshape, .x = layout_plain(l, v), .shape = { dims, 5 });
 }
 
 /* Between floats only: what is rounded after a convolution goes on to the next. */
 static bool take_cast(struct layout *l, const struct rlx_node *n)
 {
-	const struct rlx_type *y = type_of(l, n->out);
+	const struct rlx_type *y = layout_type(l, n->out);
 
-	if (!l->blocked[n->in[0]] || !is_image(y) || !is_real(type_of(l, n->in[0])->dtype))
+	if (!l->blocked[n->in[0]] || !is_image(y) || !is_real(layout_type(l, n->in[0])->dtype))
 		return false;
-	give_blocked(l, n->out, as(l, blocked(l, n->in[0]), y->dtype));
+	layout_give(l, n->out, layout_as(l, layout_blocked(l, n->in[0]), y->dtype));
 	return true;
 }
 
 static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 {
-	const struct rlx_type *y = type_of(l, n->out);
+	const struct rlx_type *y = layout_type(l, n->out);
 	bool any = false, worth;
 	rlx_value in[3];
 	uint32_t k;
 
 	if (n->def->index == RLX_OP_cast)
 		return take_cast(l, n);
-	if (!is_image(y) || n->n_in > 3 || n->def->n_field != n->n_in)	/* attributes too */
+	if (!(is_image(y) || (layout_last(l) && y->dtype == RLX_BOOL && y->rank == 4 &&
+			      rlx_type_count(y) > 0)) || n->n_in > 3 || n->def->n_field != n->n_in)	/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
-		const struct rlx_type *t = type_of(l, n->in[k]);
+		const struct rlx_type *t = layout_type(l, n->in[k]);
 
 		/* one full-size operand already blocked decides */
-		any = any || (l->blocked[n->in[k]] && rlx_type_equal(t, y));
-		worth = is_real(t->dtype) || rlx_type_count(t) == 1;
+		any = any || (l->blocked[n->in[k]] && rlx_type_count(t) == rlx_type_count(y));
+		worth = is_real(t->dtype) || rlx_type_count(t) == 1 ||
+			(l->blocked[n->in[k]] && t->dtype == RLX_BOOL);
 		if (!worth || t->rank > y->rank)
 			return false;
 	}
@@ -555,7 +592,7 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 		return false;
 	for (k = 0; k < n->n_in; k++)
 		in[k] = operand(l, n->in[k], y);
-	give_blocked(l, n->out, rlx_emit_inputs(l->rw->g, n->def, in, n->n_in, n));
+	layout_give(l, n->out, rlx_emit_inputs(l->rw->g, n->def, in, n->n_in, n));
 	return true;
 }
 
@@ -566,17 +603,17 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 	rlx_value in[16];
 	uint32_t k;
 
-	if ((a->axis != 1 && a->axis != 1 - (int32_t)type_of(l, n->out)->rank) ||
-	    n->n_in > 16 || !is_image(type_of(l, n->out)))
+	if ((a->axis != 1 && a->axis != 1 - (int32_t)layout_type(l, n->out)->rank) ||
+	    n->n_in > 16 || !is_image(layout_type(l, n->out)))
 		return false;
 	for (k = 0; k < n->n_in; k++)
 		if (!l->blocked[n->in[k]] ||
-		    (k + 1 < n->n_in && !channels_last(l) &&
-		     type_of(l, n->in[k])->dim[1] % l->block))
+		    (k + 1 < n->n_in && !layout_last(l) &&
+		     layout_type(l, n->in[k])->dim[1] % l->block))
 			return false;
 	for (k = 0; k < n->n_in; k++)
-		in[k] = blocked(l, n->in[k]);
-	give_blocked(l, n->out, rlx_emit(l->rw->g, concat, .axis = channels_last(l) ? 4 : 1,
+		in[k] = layout_blocked(l, n->in[k]);
+	layout_give(l, n->out, rlx_emit(l->rw->g, concat, .axis = layout_last(l) ? 4 : 1,
 					 .xs = { in, n->n_in }));
 	return true;
 }
@@ -586,8 +623,12 @@ static bool take(struct layout *l, const struct rlx_node *n)
 	switch (n->def->index) {
 	case RLX_OP_fused_conv: return take_conv(l, n);
 	case RLX_OP_pool: return take_pool(l, n);
-	case RLX_OP_reduce: return take_reduce(l, n);
+	case RLX_OP_reduce:
+	case RLX_OP_sum_squares: return take_reduce(l, n);
 	case RLX_OP_concat: return take_concat(l, n);
+	case RLX_OP_slice: return take_slice(l, n);
+	case RLX_OP_transpose: return layout_swap(l, n);
+	case RLX_OP_conv_transpose: return layout_conv_transpose(l, n);
 	}
 	return n->def->traits & RLX_T_ELEMENTWISE && take_pointwise(l, n);
 }
@@ -606,21 +647,22 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (st)
 		return st;
 	l.blocked = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.blocked));
+	l.swapped = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.swapped));
 	l.wanted = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.wanted));
 	l.kept = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.kept));
 	l.readers = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.readers));
-	if (!l.blocked || !l.wanted || !l.kept || !l.readers)
+	if (!l.blocked || !l.swapped || !l.wanted || !l.kept || !l.readers)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
-	else if (channels_last(&l))
+	else if (layout_last(&l))
 		mark_wanted(&l);
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n) || take(&l, &g->node[n]))
 			continue;
 		for (k = 0; k < g->node[n].n_in; k++)
-			plain(&l, g->node[n].in[k]);
+			layout_plain(&l, g->node[n].in[k]);
 		rlx_rewrite_copy(&rw, n);
 	}
 	for (k = 0; l.blocked && k < g->io[RLX_IO_OUTPUT].n; k++)
-		plain(&l, g->io[RLX_IO_OUTPUT].e[k].v.id);
+		layout_plain(&l, g->io[RLX_IO_OUTPUT].e[k].v.id);
 	return rlx_rewrite_end(&rw, out);
 }

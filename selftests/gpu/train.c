@@ -66,6 +66,84 @@ static rlx_value conv_net(struct model *m)
 	return loss_of(m, x, 3);
 }
 
+/* Each channel less its mean, over its deviation. */
+static rlx_value normalised(struct rlx_graph *g, rlx_value x)
+{
+	rlx_value mean = rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MEAN, .keep_dims = true,
+				  .axes = RLX_INTS(0, 2, 3)), var;
+
+	x = rlx_emit(g, sub, .a = x, .b = mean);
+	var = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = x, .b = x), .keep_dims = true,
+		       .kind = RLX_REDUCE_MEAN, .axes = RLX_INTS(0, 2, 3));
+	var = rlx_emit(g, add, .a = var, .b = rlx_scalar_const(g, RLX_F32, 1e-3));
+	return rlx_emit(g, mul, .a = x, .b = rlx_emit(g, rsqrt, .x = var));
+}
+
+/* What the drawn net is drawn by. */
+static uint64_t drawn_by;
+
+static int64_t pick(int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(&drawn_by) % (uint64_t)(hi - lo + 1));
+}
+
+/* A convolution of any window, stride and dilation, whose channels may be no multiple of 8. */
+static rlx_value drawn_conv(struct model *m, rlx_value x, const char *name, int64_t oc)
+{
+	const struct rlx_type *t = rlx_type_of(m->g, x);
+	int64_t ic = t->dim[1], k[2], s[2], d[2], pad[4], i;
+
+	for (i = 0; i < 2; i++) {
+		k[i] = pick(0, 3) ? 1 + 2 * pick(0, 2) : 1 + pick(0, 4);
+		s[i] = pick(1, 2);
+		d[i] = pick(0, 3) ? 1 : 2;
+		pad[i] = pick(0, (k[i] - 1) * d[i]);
+		pad[2 + i] = pick(0, k[i] / 2 * d[i]);
+		if ((k[i] - 1) * d[i] + 1 > t->dim[2 + i])
+			k[i] = 1;
+	}
+	x = rlx_emit(m->g, conv, .x = x, .stride = { s, 2 }, .dilation = { d, 2 },
+		     .pad = { pad, 4 },
+		     .w = weight(m, name, rlx_type(RLX_F32, oc, ic, k[0], k[1])));
+	return rlx_emit(m->g, gelu, .x = normalised(m->g, x));
+}
+
+static rlx_value drawn_net(struct model *m)
+{
+	static const char *const name[] = { "w0", "w1", "w2", "w3" };
+	rlx_value x = rlx_input(m->g, "x", rlx_type(RLX_F32, pick(2, 4), 8, pick(9, 21),
+						    pick(9, 21)));
+	size_t i;
+
+	for (i = 0; i < sizeof(name) / sizeof(name[0]); i++)
+		x = drawn_conv(m, x, name[i], pick(0, 4) ? 8 * pick(1, 4) : pick(3, 20));
+	x = rlx_emit(m->g, mul, .a = x, .b = x);
+	return rlx_emit(m->g, reduce, .x = rlx_emit(m->g, mul, .a = x, .b = rlx_scalar_const(m->g,
+			RLX_F32, 1.0 / 64)), .kind = RLX_REDUCE_SUM);
+}
+
+/* Bottlenecks, whose images are larger than all weights. */
+static rlx_value bottlenecks(struct model *m)
+{
+	static const struct { const char *name; int64_t oc, k, s; } c[] = {
+		{ "w0", 16, 1, 1 }, { "w1", 16, 3, 1 }, { "w2", 32, 1, 2 }, { "w3", 16, 3, 2 },
+	};
+	rlx_value x = rlx_input(m->g, "x", rlx_type(RLX_F32, 4, 16, 32, 32));
+	size_t i;
+
+	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		int64_t p = c[i].k / 2, ic = rlx_type_of(m->g, x)->dim[1];
+
+		x = rlx_emit(m->g, conv, .x = x, .stride = RLX_INTS(c[i].s, c[i].s),
+			     .pad = RLX_INTS(p, p, p, p), .w = weight(m, c[i].name,
+			     rlx_type(RLX_F32, c[i].oc, ic, c[i].k, c[i].k)));
+		x = rlx_emit(m->g, relu, .x = normalised(m->g, x));
+	}
+	x = rlx_emit(m->g, reduce, .x = x, .kind = RLX_REDUCE_MEAN, .axes = RLX_INTS(2, 3));
+	x = rlx_emit(m->g, matmul, .a = x, .b = weight(m, "w4", rlx_type(RLX_F32, 16, 7)));
+	return loss_of(m, x, 4);
+}
+
 static rlx_value encoder(struct model *m)
 {
 	struct rlx_graph *g = m->g;
@@ -222,6 +300,18 @@ TEST(encoders) { one(encoder, RLX_PRECISION_AS_WRITTEN); }
 TEST(convolutions_in_halves) { one(conv_net, RLX_PRECISION_MIXED_F16); }
 TEST(encoders_in_halves) { one(encoder, RLX_PRECISION_MIXED_F16); }
 
+/* Sums, windows and what lies between them channels last, in all their sizes. */
+TEST(drawn_convolutions)
+{
+	int i;
+
+	drawn_by = rlx_test_seed();
+	for (i = 0; i < 6; i++) {
+		one(drawn_net, i % 2 ? RLX_PRECISION_MIXED_BF16 : RLX_PRECISION_MIXED_F16);
+		one(drawn_net, i % 2 ? RLX_PRECISION_F16 : RLX_PRECISION_AS_WRITTEN);
+	}
+}
+
 /* What attention reads and its gradient writes within a product of others; see copies() */
 TEST(packed_heads)
 {
@@ -237,8 +327,9 @@ TEST(packed_heads)
 	}
 }
 
-/* Launches of the gradient of @build that slice or join. */
-static unsigned int copies(rlx_value (*build)(struct model *m))
+/* Launches of the gradient of @build of ops that @is names, which write @least elements or more. */
+static unsigned int launches(rlx_value (*build)(struct model *m), bool (*is)(int op),
+			     int64_t least)
 {
 	struct model m = { .g = rlx_graph_new("model") };
 	struct rlx_error err = { 0 };
@@ -254,15 +345,39 @@ static unsigned int copies(rlx_value (*build)(struct model *m))
 	c = (struct gpu_code *)s->p->code;
 	for (i = 0; i < c->calls.n_call; i++) {
 		const struct gpu_call *call = &gpu_calls(c)[i];
-		const struct rlx_op_def *def = call->base.step == GPU_NO_STEP ? NULL :
-					       c->base.plan->step[call->base.step].def;
+		const struct rlx_plan *p = c->base.plan;
+		const struct rlx_plan_step *st = call->base.step == GPU_NO_STEP ? NULL :
+						 &p->step[call->base.step];
 
-		n += def && (def->index == RLX_OP_slice || def->index == RLX_OP_concat);
+		n += st && st->def && is((int)st->def->index) &&
+		     rlx_type_count(&p->val[st->out[0]].type) >= least;
 	}
 	rlx_session_free(s);
 	rlx_graph_put(d);
 	rlx_graph_put(m.g);
 	return n;
+}
+
+static bool slices_or_joins(int op)
+{
+	return op == RLX_OP_slice || op == RLX_OP_concat;
+}
+
+static bool turns(int op)
+{
+	return op == RLX_OP_transpose;
+}
+
+static unsigned int copies(rlx_value (*build)(struct model *m))
+{
+	return launches(build, slices_or_joins, 0);
+}
+
+/* The first image is turned, and its gradient is not asked for. */
+TEST(gradients_stay_channels_last)
+{
+	CHECKF(launches(bottlenecks, turns, 8192) <= 1, "%u images are turned",
+	       launches(bottlenecks, turns, 8192));
 }
 
 TEST(packed_heads_are_not_copied)

@@ -9,12 +9,19 @@ struct train_resnet {
 	int64_t	batch, size, classes;
 };
 
+/* Types are good until the next op. */
+static inline int64_t resnet_channels(struct train_rig *r, rlx_value x)
+{
+	const struct rlx_type *t = rlx_type_of(r->g, x);
+
+	return t ? t->dim[1] : 1;
+}
+
 /* A convolution without bias, its batch norm, and a rectifier if @relu. */
 static inline rlx_value resnet_conv(struct train_rig *r, const char *name, rlx_value x,
 				    int64_t out, int64_t k, int64_t stride, bool relu)
 {
-	const struct rlx_type *t = rlx_type_of(r->g, x);
-	int64_t in = t ? t->dim[1] : 1, p = k / 2;
+	int64_t in = resnet_channels(r, x), p = k / 2;
 
 	rlx_vars_enter(r->v, name);
 	x = rlx_emit(r->g, conv, .x = x, .stride = RLX_INTS(stride, stride),
@@ -31,12 +38,12 @@ static inline rlx_value resnet_conv(struct train_rig *r, const char *name, rlx_v
 static inline rlx_value resnet_block(struct train_rig *r, rlx_value x, int64_t width,
 				     int64_t stride)
 {
-	const struct rlx_type *t = rlx_type_of(r->g, x);
+	int64_t in = resnet_channels(r, x);
 	rlx_value y = resnet_conv(r, "conv1", x, width, 1, 1, true);
 
 	y = resnet_conv(r, "conv2", y, width, 3, stride, true);
 	y = resnet_conv(r, "conv3", y, 4 * width, 1, 1, false);
-	if (t && t->dim[1] != 4 * width)
+	if (in != 4 * width)
 		x = resnet_conv(r, "down", x, 4 * width, 1, stride, false);
 	return rlx_emit(r->g, relu, .x = rlx_emit(r->g, add, .a = x, .b = y));
 }

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The blocked layout's inside: values in both forms, for layout.c and layout_grad.c. */
+#ifndef RLX_PASS_LAYOUT_H
+#define RLX_PASS_LAYOUT_H
+
+#include "pass/pass.h"
+
+struct layout {
+	struct rlx_rewrite	*rw;
+	uint32_t		*blocked;	/* per old value: new blocked value or 0 */
+	uint32_t		*swapped;	/* ... with its first two axes exchanged, or 0 */
+	bool			*wanted;	/* per old value: a convolution will read it blocked */
+	bool			*kept;		/* ... what keeps the layout reads it */
+	uint32_t		*readers;	/* ... convolutions that could read it blocked */
+	int32_t			 block;
+};
+
+static inline bool layout_last(const struct layout *l)
+{
+	return l->block == RLX_CHANNELS_LAST;
+}
+
+static inline const struct rlx_type *layout_type(const struct layout *l, uint32_t v)
+{
+	return &l->rw->old->val[v].type;
+}
+
+/* The blocked form of an old value, and the plain one: reordered from the other, once. */
+rlx_value layout_blocked(struct layout *l, uint32_t v);
+rlx_value layout_plain(struct layout *l, uint32_t v);
+/* Old value @v is made, blocked. */
+void layout_give(struct layout *l, uint32_t v, rlx_value with);
+/* [n, c, h, w] as [n, 1, h, w, c], and back. */
+rlx_value layout_to_last(struct layout *l, rlx_value x);
+rlx_value layout_from_last(struct layout *l, rlx_value x);
+/* @x in dtype @to. */
+rlx_value layout_as(struct layout *l, rlx_value x, enum rlx_dtype to);
+
+/*
+ * Gradients of convolutions, channels last: layout_grad.c. False: not of @n, which stays.
+ * layout_grad_reads: what the gradient in a weight that @n is reads, as old values; false: none.
+ */
+bool layout_grad_reads(const struct layout *l, const struct rlx_node *n, uint32_t out[2]);
+bool layout_weight_grad(struct layout *l, const struct rlx_node *n);
+bool layout_conv_transpose(struct layout *l, const struct rlx_node *n);
+bool layout_swap(struct layout *l, const struct rlx_node *n);
+
+#endif
