@@ -24,6 +24,7 @@ static void print_launches(struct train_rig *r, bool run)
 	uint32_t i, k;
 
 	CHECK(ns != NULL);
+	printf("\n");
 	r->s->exec->step_ns = ns;
 	run_steps(r, run ? STEPS : 0);
 	r->s->exec->step_ns = NULL;
@@ -43,6 +44,7 @@ static void print_launches(struct train_rig *r, bool run)
 		printf(" %.1f us predicted, %.1f measured: %s; %s\n", c->ns * 1e-3, sum, c->what,
 		       c->problem ? c->problem : "");
 	}
+	fflush(stdout);
 	free(ns);
 }
 
@@ -86,7 +88,6 @@ static void measure(struct train_rig *r)
 	uint64_t from;
 	int i;
 
-	run_steps(r, WARM);
 	for (i = 0; i < ROUNDS; i++) {
 		from = rlx_now();
 		run_steps(r, STEPS);
@@ -94,8 +95,8 @@ static void measure(struct train_rig *r)
 		best = fmin(best, ms);
 		sum += ms / ROUNDS;
 	}
-	printf("step %.2f ms at best, %.2f on average; loss %.4f after %d\n", best, sum,
-	       train_loss(r), WARM + ROUNDS * STEPS);
+	printf("step %.2f ms at best, %.2f on average; loss %.4f in the end\n", best, sum,
+	       train_loss(r));
 }
 
 int main(int argc, char **argv)
@@ -119,12 +120,13 @@ int main(int argc, char **argv)
 	else
 		open_text(&r, &c, n, argv + 1);
 	printf(", %s: ", mixed ? "mixed bf16" : "bf16");
-	if (predict)
-		printf("as predicted\n");
-	else
-		measure(&r);
+	fflush(stdout);
+	if (!predict)
+		run_steps(&r, WARM);
 	if (explain || predict)
 		print_launches(&r, !predict);
+	if (!predict)
+		measure(&r);
 	train_end(&r);
 	return 0;
 }

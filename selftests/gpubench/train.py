@@ -152,7 +152,7 @@ def main():
         return step
 
     print(f"{type(model).__name__} {size}", flush=True)
-    for name, f in (("PyTorch eager", model), ("PyTorch compiled", torch.compile(model))):
+    for name, f in (("PyTorch compiled", torch.compile(model)), ("PyTorch eager", model)):
         try:
             measure(name, step_of(f), torch.cuda.synchronize)
         except Exception as e:  # a compiler that is not there
