@@ -213,27 +213,133 @@ static rlx_value counts(struct rlx_graph *g, const struct rlx_op_pool *a,
 	return v;
 }
 
+/* x's elements in blocks of a stride, [blocks, stride] for each dimension: 1 + their place. */
+static rlx_value places(struct rlx_graph *g, const struct op_window *w, const int64_t blocks[3])
+{
+	struct rlx_type t = { RLX_I32, 2 * w->nd, { 0 } };
+	int64_t n = 1, i, o, p, at, place;
+	rlx_value v = RLX_NONE;
+	uint32_t j, k = 0;
+	int32_t *c;
+
+	for (j = 3 - w->nd; j < 3; j++) {
+		t.dim[k++] = blocks[j];
+		t.dim[k++] = w->stride[j];
+		n *= blocks[j] * w->stride[j];
+	}
+	c = rlx_malloc((size_t)n * sizeof(*c));
+	for (i = 0; c && i < n; i++) {
+		for (o = i, place = at = 1, j = 3; j-- > 3 - w->nd; at *= w->in[j]) {
+			p = o % (blocks[j] * w->stride[j]) - w->pad[j];
+			o /= blocks[j] * w->stride[j];
+			place = p < 0 || p >= w->in[j] || place < 0 ? -1 : place + p * at;
+		}
+		c[i] = (int32_t)place;
+	}
+	if (c)
+		v = rlx_constant(g, t, c);
+	else
+		rlx_graph_fail(g, RLX_ENOMEM, "pool: out of memory");
+	rlx_free(c);
+	return v;
+}
+
+/* Of @x [planes, out..] the window @u ahead of each block, or 0: [planes, blocks, 1, ..]. */
+static rlx_value ahead(struct rlx_graph *g, rlx_value x, const struct op_window *w,
+		       const int64_t blocks[3], const int64_t u[3])
+{
+	struct rlx_type t = op_type(g, x);
+	int64_t pads[8] = { 0 }, dim[7] = { t.dim[0] };
+	uint32_t i, j = 3 - w->nd, k = 1;
+
+	for (i = 0; i < w->nd; i++, j++) {
+		pads[1 + i] = u[j];
+		pads[t.rank + 1 + i] = blocks[j] - u[j] - w->out[j];
+		dim[k++] = blocks[j];
+		dim[k++] = 1;
+	}
+	x = rlx_emit(g, pad, .x = x, .pads = { pads, 2 * t.rank });
+	return op_reshape(g, x, dim, k);
+}
+
+/* Where few windows reach a block: each element adds up dy of those that took it. */
+static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
+			  const struct op_window *w, const int64_t reach[3])
+{
+	int64_t blocks[3] = { 1, 1, 1 }, u[3], dim[4] = { op_type(g, d).dim[0] };
+	int64_t axes[3] = { 1, 2, 3 }, end[3];
+	rlx_value sum = RLX_NONE, at, x;
+	uint32_t i, j = 3 - w->nd;
+
+	for (i = 0; i < w->nd; i++) {
+		end[i] = w->pad[j + i] + w->in[j + i];
+		blocks[j + i] = (end[i] + w->stride[j + i] - 1) / w->stride[j + i];
+		dim[1 + i] = blocks[j + i] * w->stride[j + i];
+	}
+	at = places(g, w, blocks);
+	for (u[0] = 0; u[0] < reach[0]; u[0]++)
+		for (u[1] = 0; u[1] < reach[1]; u[1]++)
+			for (u[2] = 0; u[2] < reach[2]; u[2]++) {
+				x = rlx_emit(g, eq, .a = ahead(g, idx, w, blocks, u), .b = at);
+				x = rlx_emit(g, where, .cond = x, .a = ahead(g, d, w, blocks, u),
+					     .b = op_const_like(g, d, 0));
+				sum = sum.id ? rlx_emit(g, add, .a = sum, .b = x) : x;
+			}
+	sum = op_reshape(g, sum, dim, 1 + w->nd);
+	return rlx_emit(g, slice, .x = sum, .axes = { axes, w->nd },
+			.starts = { w->pad + j, w->nd }, .ends = { end, w->nd });
+}
+
+/* Windows that may reach a block of a stride along each dimension, and how many that are. */
+static int64_t windows_of(const struct op_window *w, int64_t reach[3])
+{
+	uint32_t j;
+
+	for (j = 0; j < 3; j++)
+		reach[j] = ((w->k[j] - 1) * w->dil[j] + w->stride[j]) / w->stride[j];
+	return reach[0] * reach[1] * reach[2];
+}
+
+enum { FEW_WINDOWS = 9 };
+
+/*
+ * By planes: where each maximum was in its own, and then what took an element, or what is added
+ * to each in the windows' order.
+ */
 static enum rlx_status max_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_pool *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]), y = op_type(q->g, q->out[0]);
-	struct rlx_type flat = { x.dtype, 1, { rlx_type_count(&x) } };
-	int64_t n = rlx_type_count(&y);
+	int64_t out[4] = { y.dim[0] * y.dim[1], y.dim[2], y.dim[3], y.dim[4] }, reach[3];
+	int64_t span = shape_span(&x, 2, x.rank), lines[2] = { out[0], 1 };
+	struct rlx_type flat = { x.dtype, 2, { out[0], span } };
 	rlx_value idx, d, zero = rlx_scalar_const(q->g, RLX_I64, 0), hit;
+	struct op_window w;
 
+	if (!rlx_type_count(&x) || !rlx_type_count(&y)) {
+		q->d_in[0] = op_zeros_like(q->g, q->in[0]);
+		return op_done(q->g);
+	}
+	geometry(a, &x, &w);
 	idx = rlx_emit(q->g, pool, .x = q->in[0], .kernel = a->kernel,
 		       .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
 		       .ceil = a->ceil, .indices = true);
-	idx = op_reshape(q->g, rlx_out(q->g, idx, 1), &n, 1);
+	idx = op_reshape(q->g, rlx_out(q->g, idx, 1), out, y.rank - 1);
+	d = op_reshape(q->g, q->d_out[0], out, y.rank - 1);
 	hit = rlx_emit(q->g, ge, .a = idx, .b = zero);
-	d = op_reshape(q->g, q->d_out[0], &n, 1);
-	d = rlx_emit(q->g, where, .cond = hit, .a = d, .b = op_const_like(q->g, d, 0));
-	idx = rlx_emit(q->g, max, .a = idx, .b = zero);
-	if (flat.dim[0])
-		d = rlx_emit(q->g, scatter_elements, .x = op_fill(q->g, &flat, 0),
-			     .indices = idx, .updates = d, .reduction = RLX_SCATTER_ADD);
-	else
-		d = op_fill(q->g, &flat, 0);
+	idx = rlx_emit(q->g, mod, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, (double)span));
+	if (windows_of(&w, reach) <= FEW_WINDOWS && span < INT32_MAX) {
+		idx = rlx_emit(q->g, add, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, 1));
+		idx = rlx_emit(q->g, where, .cond = hit, .a = idx, .b = zero);
+		d = gathered(q->g, op_cast(q->g, idx, RLX_I32), d, &w, reach);
+	} else {
+		lines[1] = shape_span(&y, 2, y.rank);
+		d = rlx_emit(q->g, where, .cond = hit, .a = d, .b = op_const_like(q->g, d, 0));
+		d = rlx_emit(q->g, scatter_elements, .x = op_fill(q->g, &flat, 0), .axis = 1,
+			     .indices = op_reshape(q->g, idx, lines, 2),
+			     .updates = op_reshape(q->g, d, lines, 2),
+			     .reduction = RLX_SCATTER_ADD);
+	}
 	q->d_in[0] = op_reshape(q->g, d, x.dim, x.rank);
 	return op_done(q->g);
 }
