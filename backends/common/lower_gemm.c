@@ -112,7 +112,7 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_k_gemm *g, bool tr
 	st = fill(lo, g, trans_b);
 	if (st)
 		return st;
-	rlx_lower_ref_in(lo, &g->a, 0, 0);
+	rlx_lower_ref_rows(lo, &g->a, 0);
 	if (residual && residual->dtype != y->dtype)
 		return rlx_lower_unsupported(lo, "the residual is not of the result's dtype");
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);

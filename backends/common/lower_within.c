@@ -30,13 +30,14 @@ static const struct rlx_plan_step *maker_of(const struct rlx_lower *lo, uint32_t
 	return NULL;
 }
 
-uint32_t rlx_lower_slice_of(struct rlx_lower *lo, uint32_t k, uint64_t *out_off)
+/* What input @k is a slice of along its first axis or, if not @first, its last one. */
+static uint32_t slice_along(struct rlx_lower *lo, uint32_t k, bool first, uint64_t *out_off)
 {
 	const struct rlx_plan *p = lo->plan;
 	struct op_slice_axis r[RLX_MAX_RANK];
 	const struct rlx_plan_step *s;
 	const struct rlx_type *x;
-	uint32_t d;
+	uint32_t d, ax;
 
 	if (!lo->ops->may_read || lo->trial || k >= lo->st->n_in || !lo->st->in[k])
 		return 0;
@@ -46,11 +47,30 @@ uint32_t rlx_lower_slice_of(struct rlx_lower *lo, uint32_t k, uint64_t *out_off)
 		return 0;
 	x = &p->val[s->in[0]].type;
 	op_slice_axes(s->args, x, r);
+	ax = first || !x->rank ? 0 : x->rank - 1;
 	for (d = 0; d < x->rank; d++)
-		if (r[d].step != 1 || (d + 1 < x->rank && r[d].n != x->dim[d]))
+		if (r[d].step != 1 || (d != ax && r[d].n != x->dim[d]))
 			return 0;
-	*out_off = x->rank ? (uint64_t)r[x->rank - 1].start * rlx_dtype_size(x->dtype) : 0;
+	*out_off = x->rank ? (uint64_t)(r[ax].start * shape_span(x, ax + 1, x->rank)) *
+			     rlx_dtype_size(x->dtype) : 0;
 	return s->in[0];
+}
+
+uint32_t rlx_lower_slice_of(struct rlx_lower *lo, uint32_t k, uint64_t *out_off)
+{
+	return slice_along(lo, k, false, out_off);
+}
+
+void rlx_lower_ref_rows(struct rlx_lower *lo, void *field, uint32_t k)
+{
+	uint64_t off = 0;
+	uint32_t v = slice_along(lo, k, true, &off);
+
+	if (v)
+		rlx_lower_ref_add(lo, field, (struct rlx_ref){ .val = v, .off = off,
+							       .access = RLX_READ });
+	else
+		rlx_lower_ref_in(lo, field, k, 0);
 }
 
 uint32_t rlx_lower_part_of(const struct rlx_lower *lo, uint32_t k, uint64_t *out_off)

@@ -357,7 +357,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	g->bias_as_c = is_16bit && y != RLX_F32 && bias && bias->dtype == y;
 	if (rlx_gemm_bias(lo, g, wide ? RLX_F64 : g->bias_as_c ? y : RLX_F32))
 		return lo->status;
-	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	rlx_lower_ref_rows(lo, &g->b, 1);
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);

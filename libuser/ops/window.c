@@ -163,7 +163,6 @@ static rlx_value reached(struct rlx_graph *g, rlx_value big, struct op_window *w
 {
 	int64_t axes[3] = { 2, 3, 4 }, starts[3] = { 0 }, ends[3], steps[3], reach, pad;
 	uint32_t j = 3 - w->nd, i;
-	bool all = true;
 
 	for (i = 0; i < w->nd; i++, j++) {
 		steps[i] = w->k[j] == 1 && !w->pad[j] ? w->stride[j] : 1;
@@ -171,12 +170,10 @@ static rlx_value reached(struct rlx_graph *g, rlx_value big, struct op_window *w
 		pad = reach - w->in[j];
 		w->pad_end[j] = pad > 0 ? pad : 0;
 		ends[i] = pad > 0 ? w->in[j] : reach > 0 ? reach : 1;
-		w->stride[j] = steps[i] > 1 ? 1 : w->stride[j];
-		all = all && ends[i] == w->in[j] && steps[i] == 1;
+		w->stride[j] /= steps[i];
 	}
-	return all ? big : rlx_emit(g, slice, .x = big, .axes = { axes, w->nd },
-				    .starts = { starts, w->nd }, .ends = { ends, w->nd },
-				    .steps = { steps, w->nd });
+	return rlx_emit(g, slice, .x = big, .axes = { axes, w->nd }, .starts = { starts, w->nd },
+			.ends = { ends, w->nd }, .steps = { steps, w->nd });
 }
 
 /*
@@ -204,11 +201,8 @@ rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value smal
 	big = rlx_emit(g, conv, .x = channels_first(g, big, groups), .w = swap_two(g, small),
 		       .stride = { win.dil + j, nd }, .dilation = { win.stride + j, nd },
 		       .pad = { pad, 2 * nd }, .groups = groups);
-	big = swap_two(g, big);	/* [Cs, Cb / groups, ..] */
-	t = op_type(g, big);
-	if (shape_span(&t, 2, t.rank) == shape_span(w, 2, w->rank))
-		return big;
-	return rlx_emit(g, slice, .x = big, .axes = { axes, nd }, .starts = { zero, nd },
+	/* [Cs, Cb / groups, ..] */
+	return rlx_emit(g, slice, .x = swap_two(g, big), .axes = { axes, nd }, .starts = { zero, nd },
 			.ends = { w->dim + 2, nd });
 }
 

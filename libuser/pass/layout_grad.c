@@ -59,6 +59,14 @@ static bool is_weight_grad(const struct layout *l, const struct rlx_node *n, uin
 	return out[0] && out[1];
 }
 
+static rlx_value shaped(struct layout *l, rlx_value x, uint32_t rank, int64_t a, int64_t b,
+			int64_t c, int64_t d, int64_t e)
+{
+	int64_t dims[5] = { a, b, c, d, e };
+
+	return rlx_emit(l->rw->g, reshape, .x = x, .shape = { dims, rank });
+}
+
 /* @x [n, 1, h, w, c] with @step - 1 zeros behind each pixel, as [n, h step, w step, c]. */
 static rlx_value spread(struct layout *l, rlx_value x, const int64_t step[2])
 {
@@ -79,8 +87,7 @@ static rlx_value spread(struct layout *l, rlx_value x, const int64_t step[2])
 		x = rlx_emit(g, reshape, .x = x, .shape = { d, 6 });
 		x = rlx_emit(g, pad, .x = x, .pads = { pads, 12 });
 	}
-	return rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(d[0], d[1] * step[0],
-							      d[3] * step[1], d[5]));
+	return shaped(l, x, 4, d[0], d[1] * step[0], d[3] * step[1], d[5], 0);
 }
 
 /* [n, h, w, c] as [n, 1, h, w, c]. */
@@ -89,8 +96,7 @@ static rlx_value as_image(struct layout *l, rlx_value x)
 	const struct rlx_type *t = rlx_type_of(l->rw->g, x);
 
 	return !t ? RLX_NONE :
-	       rlx_emit(l->rw->g, reshape, .x = x, .shape = RLX_INTS(t->dim[0], 1, t->dim[1],
-								     t->dim[2], t->dim[3]));
+	       shaped(l, x, 5, t->dim[0], 1, t->dim[1], t->dim[2], t->dim[3]);
 }
 
 /* [n, h, w, c] with @begin zeros in front and then as large as @to, as [n h w, c]. */
@@ -112,7 +118,7 @@ static rlx_value on_grid(struct layout *l, rlx_value x, const int64_t begin[2],
 	}
 	if (pads[1] || pads[2] || pads[5] || pads[6])
 		x = rlx_emit(g, pad, .x = x, .pads = { pads, 8 });
-	return rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(rows, c));
+	return shaped(l, x, 2, rows, c, 0, 0, 0);
 }
 
 static rlx_value rows_of(struct layout *l, rlx_value x, int64_t from, int64_t n)
@@ -140,7 +146,7 @@ static rlx_value products(struct layout *l, rlx_value dy, rlx_value x, const int
 	ci = tx->dim[1];
 	used = rows - (k[0] - 1) * width - (k[1] - 1);
 	if (k[1] > 1) {
-		x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(rows * ci));
+		x = shaped(l, x, 1, rows * ci, 0, 0, 0, 0);
 		x = rlx_emit(g, frame, .x = x, .axis = 0, .length = k[1] * ci, .hop = ci);
 	}
 	if (used < rows)
@@ -150,7 +156,7 @@ static rlx_value products(struct layout *l, rlx_value dy, rlx_value x, const int
 				   .b = used < rows ? rows_of(l, x, i * width, used) : x);
 	if (k[0] > 1)
 		part[0] = rlx_emit(g, concat, .axis = 1, .xs = { part, (uint32_t)k[0] });
-	return rlx_emit(g, reshape, .x = part[0], .shape = RLX_INTS(co, k[0], k[1], ci));
+	return shaped(l, part[0], 4, co, k[0], k[1], ci, 0);
 }
 
 bool layout_weight_grad(struct layout *l, const struct rlx_node *n)
