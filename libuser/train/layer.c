@@ -60,15 +60,20 @@ static rlx_value channels(struct rlx_graph *g, rlx_value x, uint32_t rank)
 	return rlx_emit(g, reshape, .x = x, .shape = { shape, rank });
 }
 
-static rlx_value mean_of(struct rlx_graph *g, rlx_value x, uint32_t rank)
+static rlx_value over_channels(struct rlx_graph *g, rlx_value x, int kind)
 {
 	int64_t axes[RLX_MAX_RANK];
-	uint32_t i, k = 0;
+	uint32_t i, k = 0, rank = type_of(g, x).rank;
 
 	for (i = 0; i < rank; i++)
 		if (i != 1)
 			axes[k++] = i;
-	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = RLX_REDUCE_MEAN);
+	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = kind);
+}
+
+static rlx_value mean_of(struct rlx_graph *g, rlx_value x)
+{
+	return over_channels(g, x, RLX_REDUCE_MEAN);
 }
 
 /* The running statistic moves by momentum to the batch's, which gets no gradient for it. */
@@ -111,11 +116,10 @@ static rlx_value centred(struct rlx_graph *g, rlx_value x, rlx_value mean)
 /* What the variance is of is what is scaled. */
 static void bn_body(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value beta, double eps)
 {
-	uint32_t rank = type_of(g, x).rank;
-	rlx_value mean = mean_of(g, x, rank), var;
+	rlx_value mean = mean_of(g, x), var;
 
 	x = centred(g, x, mean);
-	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), rank);
+	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x));
 	rlx_output(g, "y", apply(g, x, var, gamma, beta, eps));
 	rlx_output(g, "mean", mean);
 	rlx_output(g, "var", var);
@@ -127,24 +131,22 @@ static void bn_body(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value
  */
 static void bn_vjp(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value dy, double eps)
 {
-	uint32_t rank = type_of(g, x).rank;
-	rlx_value var, inv, mean_dy, mean_xdy, dx;
+	rlx_value sum, xsum, inv, scale, dx;
 	struct rlx_type t = type_of(g, x);
-	double n = t.dim[1] ? (double)rlx_type_count(&t) / (double)t.dim[1] : 0;
+	double n = t.dim[1] ? (double)rlx_type_count(&t) / (double)t.dim[1] : 1;
 
-	x = centred(g, x, mean_of(g, x, rank));
-	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), rank);
-	inv = inverse(g, var, eps);
-	mean_dy = mean_of(g, dy, rank);
-	mean_xdy = rlx_emit(g, mul, .a = inv, .b = mean_of(g, rlx_emit(g, mul, .a = x, .b = dy),
-							   rank));
-	rlx_output(g, "d_beta", scaled(g, mean_dy, n));
-	rlx_output(g, "d_gamma", scaled(g, mean_xdy, n));
-	x = rlx_emit(g, mul, .a = x, .b = channels(g, rlx_emit(g, mul, .a = inv, .b = mean_xdy),
-						   rank));
-	dx = rlx_emit(g, sub, .a = centred(g, dy, mean_dy), .b = x);
-	rlx_output(g, "d_x", rlx_emit(g, mul, .a = dx, .b = channels(g,
-		   rlx_emit(g, mul, .a = gamma, .b = inv), rank)));
+	x = centred(g, x, mean_of(g, x));
+	inv = inverse(g, mean_of(g, rlx_emit(g, mul, .a = x, .b = x)), eps);
+	scale = channels(g, rlx_emit(g, mul, .a = gamma, .b = inv), t.rank);
+	sum = over_channels(g, dy, RLX_REDUCE_SUM);
+	xsum = rlx_emit(g, mul, .b = inv,
+			.a = over_channels(g, rlx_emit(g, mul, .a = x, .b = dy), RLX_REDUCE_SUM));
+	rlx_output(g, "d_beta", sum);
+	rlx_output(g, "d_gamma", xsum);
+	xsum = rlx_emit(g, mul, .a = scaled(g, xsum, 1 / n), .b = inv);
+	x = rlx_emit(g, mul, .a = x, .b = channels(g, xsum, t.rank));
+	dx = rlx_emit(g, sub, .a = centred(g, dy, scaled(g, sum, 1 / n)), .b = x);
+	rlx_output(g, "d_x", rlx_emit(g, mul, .a = dx, .b = scale));
 }
 
 /* The layer with statistics of the batch, or (@vjp) its gradient, as a graph of its own. */
