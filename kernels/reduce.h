@@ -38,6 +38,8 @@ struct rlx_k_reduce {
 	uint32_t	axes;
 	uint8_t		op, type;
 	bool		squares;	/* of floats, and sums: what is added is squared */
+	const void	*by;		/* or times that; like x */
+	const void	*centre;	/* it is less that, one for each result */
 	/* set by rlx_k_reduce_plan */
 	int64_t		n_out, n_red, per;
 };

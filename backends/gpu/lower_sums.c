@@ -33,6 +33,17 @@ enum rlx_status gpu_lower_sum_squares_all(struct rlx_lower *lo)
 enum rlx_status gpu_lower_sum_squares(struct rlx_lower *lo)
 {
 	const struct rlx_op_sum_squares *s = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *c = rlx_lower_in(lo, 2);
+	int64_t last = x->rank ? x->dim[x->rank - 1] : 1;
+	uint32_t mask = 0, i;
 
+	for (i = 0; i < s->axes.n; i++)
+		mask |= 1u << shape_axis(s->axes.v[i], x->rank);
+	/* reduce_columns has them */
+	if ((c || rlx_lower_in(lo, 1)) && (!rlx_lower_real(x->dtype) || last == 1 ||
+	    rlx_type_count(x) == last || mask + 1 != 1u << (x->rank - 1)))
+		return rlx_lower_unsupported(lo, "products and centres where the last axis stays");
+	if (c && rlx_type_count(c) != last)
+		return rlx_lower_unsupported(lo, "one centre for all results");
 	return rlx_lower_reduction(lo, s->axes, s->mean ? RLX_REDUCE_MEAN : RLX_REDUCE_SUM, true);
 }

@@ -264,7 +264,7 @@ static inline void rlx_g_reduce_any(const struct rlx_k_reduce *a, struct rlx_g_l
 	/* warps may have 64 lanes: then a block has half as many and goes on once more */
 	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
 	RLX_G_VARIANT(l, reduce_any, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
-		      .REDUCE_LANES = lanes, .REDUCE_SQUARES = a->squares);
+		      .REDUCE_LANES = lanes, .REDUCE_TERM = a->squares);
 	if (!a->n_out)
 		return;
 	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
@@ -286,6 +286,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	int64_t along = a->dim[a->rank - 1];
 	const struct rlx_g_rows_operand o[] = {
 		{ a->x, along, a->type }, { rows ? NULL : a->y, along, a->type },
+		{ a->by, along, a->type },
 	};
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
 	int32_t share;
@@ -295,19 +296,19 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 		rlx_g_reduce_any(a, l);
 		return;
 	}
-	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, 2);
+	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, a->by ? 3 : 2);
 	if (rows) {
 		share = rlx_g_rows_share(a->n_out, a->n_red, vec, size, l);
 		rlx_g_rows_grid(l, a->n_out, a->n_red, share);
 		RLX_G_VARIANT(l, reduce_rows, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut,
-			      .REDUCE_SQUARES = a->squares);
+			      .REDUCE_TERM = a->squares);
 	} else {
 		share = rlx_g_cols_share(a->n_out / vec, a->n_red, vec, size, l);
 		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, share, 8);
 		RLX_G_VARIANT(l, reduce_columns, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut,
-			      .REDUCE_SQUARES = a->squares);
+			      .REDUCE_TERM = (a->by ? 2 : a->squares) + (a->centre ? 4 : 0));
 	}
 	l->n_launches = 0;	/* the block that comes last does the rest */
 }

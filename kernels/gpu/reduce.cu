@@ -63,12 +63,12 @@ struct meet {
 	}
 };
 
-/* What is folded of an element */
-static DEV inline acc term(mem x)
+/* What is folded of an element: it less @centre if that is 4, then its square (1) or times @by (2) */
+static DEV inline acc term(mem x, mem by, acc centre)
 {
-	const acc v = (acc)elem::get(x);
+	const acc v = (acc)elem::get(x) - (REDUCE_TERM & 4 ? centre : (acc)0);
 
-	return REDUCE_SQUARES ? v * v : v;
+	return REDUCE_TERM & 1 ? v * v : REDUCE_TERM & 2 ? v * (acc)elem::get(by) : v;
 }
 
 static DEV inline acc finished(acc v, int64_t n)
@@ -122,7 +122,9 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 	int n = 0;
 
 	for (int64_t i = lo + threadIdx.x % LANES; i < hi; i += LANES) {
-		piece = meet::of(piece, term(x[reduced_at(a, i)]));
+		const mem v = x[reduced_at(a, i)];
+
+		piece = meet::of(piece, term(v, v, 0));
 		if (++n == 64) {
 			whole = meet::of(whole, piece);
 			piece = neutral();
@@ -226,11 +228,12 @@ static DEV inline void clear(across &v)
 		v[i] = neutral();
 }
 
-static DEV inline void fold(across &v, const row_vec<mem> &x, bool in)
+static DEV inline void fold(across &v, const row_vec<mem> &x, const row_vec<mem> &by,
+			    const across &centre, bool in)
 {
 #pragma unroll
 	for (int i = 0; i < VEC; i++)
-		v[i] = in ? meet::of(v[i], term(x.v[i])) : v[i];
+		v[i] = in ? meet::of(v[i], term(x.v[i], by.v[i], centre[i])) : v[i];
 }
 
 static DEV inline void fold_all(across &v, const across &w)
@@ -265,12 +268,13 @@ static DEV inline acc part_at(const acc *p)
 /* What a thread has of @part of the row at @x */
 static DEV inline acc fold_row(const row_part &part, const row_vec<mem> (&x)[CHUNKS])
 {
+	const across centre = {};
 	across v;
 
 	clear(v);
 #pragma unroll
 	for (int c = 0; c < CHUNKS; c++)
-		fold(v, x[c], part.has(c));
+		fold(v, x[c], x[c], centre, part.has(c));
 #pragma unroll
 	for (int m = VEC / 2; m; m /= 2)
 #pragma unroll
@@ -377,6 +381,8 @@ RLX_G_KERNEL(reduce_rows, struct rlx_k_reduce, THREADS)
 struct column {
 	const mem	*x;
 	int64_t		inner, first, end;
+	int64_t		by;		/* from x to what it is multiplied by */
+	across		centre;
 };
 
 /* Of rows [first, end) of a vector of columns at @x, @inner apart, every LANES-th */
@@ -389,18 +395,23 @@ static DEV inline void fold_columns(const lines &all, const column &of, across &
 	clear(piece);
 	for (int64_t at = of.first + (int)threadIdx.x / COLS_ACROSS; at < of.end;
 	     at += PIECE_ROWS) {
-		row_vec<mem> raw[CHUNKS];
+		row_vec<mem> raw[CHUNKS], by[REDUCE_TERM & 2 ? CHUNKS : 1];
 
 #pragma unroll
-		for (int c = 0; c < CHUNKS; c++)
-			if (at + c * LANES < of.end)
-				raw[c] = *(const row_vec<mem> *)(of.x + all.at(at + c * LANES,
-									       of.inner));
-			else
-				raw[c] = {};
+		for (int c = 0; c < CHUNKS; c++) {
+			const mem *p = of.x + all.at(at + c * LANES, of.inner);
+			const bool in = at + c * LANES < of.end;
+
+			raw[c] = {};
+			if (in)
+				raw[c] = *(const row_vec<mem> *)p;
+			if (in && REDUCE_TERM & 2)
+				by[c] = *(const row_vec<mem> *)(p + of.by);
+		}
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++)
-			fold(piece, raw[c], at + c * LANES < of.end);
+			fold(piece, raw[c], REDUCE_TERM & 2 ? by[c] : raw[c], of.centre,
+			     at + c * LANES < of.end);
 		if (++n == TURNS) {
 			fold_all(v, piece);
 			clear(piece);
@@ -435,12 +446,17 @@ RLX_G_KERNEL(reduce_columns, struct rlx_k_reduce, COLS_THREADS)
 	     i += (int64_t)gridDim.x * COLS_ACROSS) {
 		const int64_t q = i + threadIdx.x % COLS_ACROSS, col = (q < vectors ? q : 0) * VEC;
 		const bool writes = q < vectors && (int)threadIdx.x < COLS_ACROSS;
-		const column of = { all.line(col / inner, inner) + col % inner, inner, first,
-				    end < a.n_red ? end : a.n_red };
+		column of = { all.line(col / inner, inner) + col % inner, inner, first,
+			      end < a.n_red ? end : a.n_red };
 		acc *parts = (acc *)env.scratch + col;
 		row_vec<mem> y;
 		across v;
 
+		of.by = RLX_G_PTR(const mem, a.by) - RLX_G_PTR(const mem, a.x);
+#pragma unroll
+		for (int k = 0; k < VEC; k++)
+			of.centre[k] = REDUCE_TERM & 4 ?
+				       (acc)elem::get(RLX_G_PTR(const mem, a.centre)[col + k]) : 0;
 		fold_columns(all, of, v);
 		columns_meet<meet>(v, smem);
 		if (splits > 1) {

@@ -507,7 +507,15 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 	all = mask == 0xd && layout_last(l);
 	if (!all && (mask != 0xc || !*keep))
 		return false;
+	if (squares && n->in[2] && (!all || rlx_type_count(layout_type(l, n->in[2])) !=
+				    layout_type(l, n->in[0])->dim[1]))
+		return false;
 	*(squares ? &a.s.x : &a.r.x) = layout_blocked(l, n->in[0]);
+	if (squares && n->in[1])
+		a.s.by = layout_blocked(l, n->in[1]);
+	if (squares && n->in[2])
+		a.s.centre = rlx_emit(l->rw->g, reshape, .x = layout_plain(l, n->in[2]),
+				      .shape = RLX_INTS(layout_type(l, n->in[0])->dim[1]));
 	*axes = all ? RLX_INTS(0, 1, 2, 3) : RLX_INTS(2, 3);
 	*keep = !all;
 	x = rlx_emit_raw(l->rw->g, squares ? &rlx_op_sum_squares : &rlx_op_reduce, &a,

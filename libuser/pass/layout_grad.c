@@ -182,8 +182,11 @@ bool layout_weight_grad(struct layout *l, const struct rlx_node *n)
 	dy = spread(l, dy, step);
 	dy = on_grid(l, dy, zero, grid);
 	dy = products(l, dy, big, k, grid[1], y->dtype);
-	l->swapped[n->out] = rlx_emit(l->rw->g, transpose, .x = dy,
-				      .perm = RLX_INTS(0, 3, 1, 2)).id;
+	/* as [co, ci, kh, kw]: of one tap nothing moves */
+	l->swapped[n->out] = (k[0] * k[1] == 1 ?
+			      shaped(l, dy, 4, y->dim[1], y->dim[0], 1, 1, 0) :
+			      rlx_emit(l->rw->g, transpose, .x = dy,
+				       .perm = RLX_INTS(0, 3, 1, 2))).id;
 	l->rw->map[n->out] = 0;
 	l->rw->changed = true;
 	return true;
@@ -208,7 +211,8 @@ static rlx_value turned_weights(struct layout *l, const struct rlx_node *n)
 	if (w->dim[2] * w->dim[3] > 1)
 		x = rlx_emit(g, slice, .x = x, .axes = RLX_INTS(2, 3), .starts = RLX_INTS(-1, -1),
 			     .ends = RLX_INTS(INT64_MIN, INT64_MIN), .steps = RLX_INTS(-1, -1));
-	return layout_to_last(l, rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(1, 0, 2, 3)));
+	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(1, 2, 3, 0));
+	return shaped(l, x, 5, w->dim[1], 1, w->dim[2], w->dim[3], w->dim[0]);
 }
 
 /* A plain one as a convolution: its padding; false: it is not one. */

@@ -63,6 +63,8 @@ static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 		return false;	/* a residual goes with the result */
 	if (n->def->index == RLX_OP_attention)
 		return k > 2;
+	if (n->def->index == RLX_OP_sum_squares)
+		return false;
 	return k >= 2 || (k && g->val[n->in[k]].type.rank <= 1);
 }
 

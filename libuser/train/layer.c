@@ -60,15 +60,33 @@ static rlx_value channels(struct rlx_graph *g, rlx_value x, uint32_t rank)
 	return rlx_emit(g, reshape, .x = x, .shape = { shape, rank });
 }
 
-static rlx_value over_channels(struct rlx_graph *g, rlx_value x, int kind)
+/* All axes but that of channels; how many. */
+static uint32_t but_channels(struct rlx_graph *g, rlx_value x, int64_t axes[RLX_MAX_RANK])
 {
-	int64_t axes[RLX_MAX_RANK];
 	uint32_t i, k = 0, rank = type_of(g, x).rank;
 
 	for (i = 0; i < rank; i++)
 		if (i != 1)
 			axes[k++] = i;
+	return k;
+}
+
+static rlx_value over_channels(struct rlx_graph *g, rlx_value x, int kind)
+{
+	int64_t axes[RLX_MAX_RANK];
+	uint32_t k = but_channels(g, x, axes);
+
 	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = kind);
+}
+
+/* The mean of (x - centre)^2, or the sum of (x - centre) by; of [c] what each channel has. */
+static rlx_value moment(struct rlx_graph *g, rlx_value x, rlx_value by, rlx_value centre)
+{
+	int64_t axes[RLX_MAX_RANK];
+	uint32_t k = but_channels(g, x, axes);
+
+	return rlx_emit(g, sum_squares, .x = x, .by = by, .axes = { axes, k }, .mean = !by.id,
+			.centre = channels(g, centre, type_of(g, x).rank));
 }
 
 static rlx_value mean_of(struct rlx_graph *g, rlx_value x)
@@ -116,11 +134,9 @@ static rlx_value centred(struct rlx_graph *g, rlx_value x, rlx_value mean)
 /* What the variance is of is what is scaled. */
 static void bn_body(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value beta, double eps)
 {
-	rlx_value mean = mean_of(g, x), var;
+	rlx_value mean = mean_of(g, x), var = moment(g, x, RLX_NONE, mean);
 
-	x = centred(g, x, mean);
-	var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x));
-	rlx_output(g, "y", apply(g, x, var, gamma, beta, eps));
+	rlx_output(g, "y", apply(g, centred(g, x, mean), var, gamma, beta, eps));
 	rlx_output(g, "mean", mean);
 	rlx_output(g, "var", var);
 }
@@ -131,21 +147,22 @@ static void bn_body(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value
  */
 static void bn_vjp(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value dy, double eps)
 {
-	rlx_value sum, xsum, inv, scale, dx;
+	rlx_value sum, xsum, inv, scale, dx, mean = mean_of(g, x);
 	struct rlx_type t = type_of(g, x);
 	double n = t.dim[1] ? (double)rlx_type_count(&t) / (double)t.dim[1] : 1;
 
-	x = centred(g, x, mean_of(g, x));
-	inv = inverse(g, mean_of(g, rlx_emit(g, mul, .a = x, .b = x)), eps);
+	inv = inverse(g, moment(g, x, RLX_NONE, mean), eps);
 	scale = channels(g, rlx_emit(g, mul, .a = gamma, .b = inv), t.rank);
 	sum = over_channels(g, dy, RLX_REDUCE_SUM);
-	xsum = rlx_emit(g, mul, .b = inv,
-			.a = over_channels(g, rlx_emit(g, mul, .a = x, .b = dy), RLX_REDUCE_SUM));
+	xsum = rlx_emit(g, mul, .a = moment(g, x, dy, mean), .b = inv);
 	rlx_output(g, "d_beta", sum);
 	rlx_output(g, "d_gamma", xsum);
+	/* scale (dy - sum / n - (x - mean) xsum inv / n), of which x - mean is nowhere */
 	xsum = rlx_emit(g, mul, .a = scaled(g, xsum, 1 / n), .b = inv);
+	sum = rlx_emit(g, sub, .a = scaled(g, sum, 1 / n),
+		       .b = rlx_emit(g, mul, .a = mean, .b = xsum));
 	x = rlx_emit(g, mul, .a = x, .b = channels(g, xsum, t.rank));
-	dx = rlx_emit(g, sub, .a = centred(g, dy, scaled(g, sum, 1 / n)), .b = x);
+	dx = rlx_emit(g, sub, .a = centred(g, dy, sum), .b = x);
 	rlx_output(g, "d_x", rlx_emit(g, mul, .a = dx, .b = scale));
 }
 
