@@ -63,7 +63,7 @@ struct meet {
 	}
 };
 
-/* What is folded of an element: it less @centre if that is 4, then its square (1) or times @by (2) */
+/* What is folded of an element: it, less @centre (4), its square (1) or times @by (2) */
 static DEV inline acc term(mem x, mem by, acc centre)
 {
 	const acc v = (acc)elem::get(x) - (REDUCE_TERM & 4 ? centre : (acc)0);

@@ -202,8 +202,8 @@ rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value smal
 		       .stride = { win.dil + j, nd }, .dilation = { win.stride + j, nd },
 		       .pad = { pad, 2 * nd }, .groups = groups);
 	/* [Cs, Cb / groups, ..] */
-	return rlx_emit(g, slice, .x = swap_two(g, big), .axes = { axes, nd }, .starts = { zero, nd },
-			.ends = { w->dim + 2, nd });
+	return rlx_emit(g, slice, .x = swap_two(g, big), .axes = { axes, nd },
+			.starts = { zero, nd }, .ends = { w->dim + 2, nd });
 }
 
 rlx_value op_conv_bias_grad(struct rlx_graph *g, rlx_value dy)

@@ -342,7 +342,8 @@ static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 	a.x = reads_plain(l, n) ? image(l, n->in[0]) : layout_blocked(l, n->in[0]);
 	a.w = weights_last(l, n);
 	a.bias = n->in[2] ? layout_as(l, layout_plain(l, n->in[2]), RLX_F32) : RLX_NONE;
-	a.residual = !n->in[3] ? RLX_NONE : plain_y ? layout_plain(l, n->in[3]) : layout_blocked(l, n->in[3]);
+	a.residual = !n->in[3] ? RLX_NONE :
+		     plain_y ? layout_plain(l, n->in[3]) : layout_blocked(l, n->in[3]);
 	a.plain_y = plain_y;
 	y = rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a), n->file, n->line);
 	if (!plain_y) {
@@ -574,6 +575,12 @@ static bool take_cast(struct layout *l, const struct rlx_node *n)
 	return true;
 }
 
+/* What a gradient is masked with. */
+static bool is_mask(const struct layout *l, const struct rlx_type *t)
+{
+	return layout_last(l) && t->dtype == RLX_BOOL && t->rank == 4 && rlx_type_count(t) > 0;
+}
+
 static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *y = layout_type(l, n->out);
@@ -583,8 +590,8 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 
 	if (n->def->index == RLX_OP_cast)
 		return take_cast(l, n);
-	if (!(is_image(y) || (layout_last(l) && y->dtype == RLX_BOOL && y->rank == 4 &&
-			      rlx_type_count(y) > 0)) || n->n_in > 3 || n->def->n_field != n->n_in)	/* attributes too */
+	if (!(is_image(y) || is_mask(l, y)) || n->n_in > 3 ||
+	    n->def->n_field != n->n_in)		/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
 		const struct rlx_type *t = layout_type(l, n->in[k]);

@@ -48,8 +48,9 @@ static bool is_weight_grad(const struct layout *l, const struct rlx_node *n, uin
 		return false;
 	x = layout_type(l, n->in[0]);
 	w = layout_type(l, n->in[1]);
-	if (x->rank != 4 || y->dim[2] > MOST_ROWS || !is_half(x->dtype) || w->dtype != x->dtype || x->dim[0] % 8 ||
-	    w->dim[0] % 8 || rlx_type_count(x) <= 0 || rlx_type_count(w) <= 0)
+	if (x->rank != 4 || y->dim[2] > MOST_ROWS || !is_half(x->dtype) ||
+	    w->dtype != x->dtype || x->dim[0] % 8 || w->dim[0] % 8 || rlx_type_count(x) <= 0 ||
+	    rlx_type_count(w) <= 0)
 		return false;
 	for (i = 0; i < a->stride.n; i++)	/* the taps of a row lie side by side */
 		if (a->stride.v[i] != 1 && y->dim[2 + i] > 1)
@@ -59,12 +60,9 @@ static bool is_weight_grad(const struct layout *l, const struct rlx_node *n, uin
 	return out[0] && out[1];
 }
 
-static rlx_value shaped(struct layout *l, rlx_value x, uint32_t rank, int64_t a, int64_t b,
-			int64_t c, int64_t d, int64_t e)
+static rlx_value shaped(struct layout *l, rlx_value x, struct rlx_ints shape)
 {
-	int64_t dims[5] = { a, b, c, d, e };
-
-	return rlx_emit(l->rw->g, reshape, .x = x, .shape = { dims, rank });
+	return rlx_emit(l->rw->g, reshape, .x = x, .shape = shape);
 }
 
 /* @x [n, 1, h, w, c] with @step - 1 zeros behind each pixel, as [n, h step, w step, c]. */
@@ -84,10 +82,10 @@ static rlx_value spread(struct layout *l, rlx_value x, const int64_t step[2])
 	if (step[0] * step[1] > 1) {
 		pads[6 + 2] = step[0] - 1;
 		pads[6 + 4] = step[1] - 1;
-		x = rlx_emit(g, reshape, .x = x, .shape = { d, 6 });
+		x = shaped(l, x, (struct rlx_ints){ d, 6 });
 		x = rlx_emit(g, pad, .x = x, .pads = { pads, 12 });
 	}
-	return shaped(l, x, 4, d[0], d[1] * step[0], d[3] * step[1], d[5], 0);
+	return shaped(l, x, RLX_INTS(d[0], d[1] * step[0], d[3] * step[1], d[5]));
 }
 
 /* [n, h, w, c] as [n, 1, h, w, c]. */
@@ -96,7 +94,7 @@ static rlx_value as_image(struct layout *l, rlx_value x)
 	const struct rlx_type *t = rlx_type_of(l->rw->g, x);
 
 	return !t ? RLX_NONE :
-	       shaped(l, x, 5, t->dim[0], 1, t->dim[1], t->dim[2], t->dim[3]);
+	       shaped(l, x, RLX_INTS(t->dim[0], 1, t->dim[1], t->dim[2], t->dim[3]));
 }
 
 /* [n, h, w, c] with @begin zeros in front and then as large as @to, as [n h w, c]. */
@@ -118,7 +116,7 @@ static rlx_value on_grid(struct layout *l, rlx_value x, const int64_t begin[2],
 	}
 	if (pads[1] || pads[2] || pads[5] || pads[6])
 		x = rlx_emit(g, pad, .x = x, .pads = { pads, 8 });
-	return shaped(l, x, 2, rows, c, 0, 0, 0);
+	return shaped(l, x, RLX_INTS(rows, c));
 }
 
 static rlx_value rows_of(struct layout *l, rlx_value x, int64_t from, int64_t n)
@@ -146,7 +144,7 @@ static rlx_value products(struct layout *l, rlx_value dy, rlx_value x, const int
 	ci = tx->dim[1];
 	used = rows - (k[0] - 1) * width - (k[1] - 1);
 	if (k[1] > 1) {
-		x = shaped(l, x, 1, rows * ci, 0, 0, 0, 0);
+		x = shaped(l, x, RLX_INTS(rows * ci));
 		x = rlx_emit(g, frame, .x = x, .axis = 0, .length = k[1] * ci, .hop = ci);
 	}
 	if (used < rows)
@@ -156,7 +154,7 @@ static rlx_value products(struct layout *l, rlx_value dy, rlx_value x, const int
 				   .b = used < rows ? rows_of(l, x, i * width, used) : x);
 	if (k[0] > 1)
 		part[0] = rlx_emit(g, concat, .axis = 1, .xs = { part, (uint32_t)k[0] });
-	return shaped(l, part[0], 4, co, k[0], k[1], ci, 0);
+	return shaped(l, part[0], RLX_INTS(co, k[0], k[1], ci));
 }
 
 bool layout_weight_grad(struct layout *l, const struct rlx_node *n)
@@ -184,7 +182,7 @@ bool layout_weight_grad(struct layout *l, const struct rlx_node *n)
 	dy = products(l, dy, big, k, grid[1], y->dtype);
 	/* as [co, ci, kh, kw]: of one tap nothing moves */
 	l->swapped[n->out] = (k[0] * k[1] == 1 ?
-			      shaped(l, dy, 4, y->dim[1], y->dim[0], 1, 1, 0) :
+			      shaped(l, dy, RLX_INTS(y->dim[1], y->dim[0], 1, 1)) :
 			      rlx_emit(l->rw->g, transpose, .x = dy,
 				       .perm = RLX_INTS(0, 3, 1, 2))).id;
 	l->rw->map[n->out] = 0;
@@ -212,7 +210,7 @@ static rlx_value turned_weights(struct layout *l, const struct rlx_node *n)
 		x = rlx_emit(g, slice, .x = x, .axes = RLX_INTS(2, 3), .starts = RLX_INTS(-1, -1),
 			     .ends = RLX_INTS(INT64_MIN, INT64_MIN), .steps = RLX_INTS(-1, -1));
 	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(1, 2, 3, 0));
-	return shaped(l, x, 5, w->dim[1], 1, w->dim[2], w->dim[3], w->dim[0]);
+	return shaped(l, x, RLX_INTS(w->dim[1], 1, w->dim[2], w->dim[3], w->dim[0]));
 }
 
 /* A plain one as a convolution: its padding; false: it is not one. */

@@ -17,34 +17,34 @@ static inline int64_t resnet_channels(struct train_rig *r, rlx_value x)
 	return t ? t->dim[1] : 1;
 }
 
-/* A convolution without bias, its batch norm, and a rectifier if @relu. */
+/* A convolution of @k by @k without bias, and its batch norm. */
 static inline rlx_value resnet_conv(struct train_rig *r, const char *name, rlx_value x,
-				    int64_t out, int64_t k, int64_t stride, bool relu)
+				    int64_t out, int64_t k, int64_t stride)
 {
 	int64_t in = resnet_channels(r, x), p = k / 2;
+	double std = sqrt(2.0 / (double)(out * k * k));
 
 	rlx_vars_enter(r->v, name);
 	x = rlx_emit(r->g, conv, .x = x, .stride = RLX_INTS(stride, stride),
 		     .pad = RLX_INTS(p, p, p, p), .w = rlx_var(r->g, r->v, "weight",
-		     rlx_type(RLX_F32, out, in, k, k), RLX_NORMAL(sqrt(2.0 / (double)(out * k * k))),
-		     RLX_VAR_MATRIX));
+		     rlx_type(RLX_F32, out, in, k, k), RLX_NORMAL(std), RLX_VAR_MATRIX));
 	rlx_vars_enter(r->v, "norm");
 	x = rlx_batch_norm(r->g, r->v, x, true, NULL);
 	rlx_vars_leave(r->v);
 	rlx_vars_leave(r->v);
-	return relu ? rlx_emit(r->g, relu, .x = x) : x;
+	return x;
 }
 
 static inline rlx_value resnet_block(struct train_rig *r, rlx_value x, int64_t width,
 				     int64_t stride)
 {
 	int64_t in = resnet_channels(r, x);
-	rlx_value y = resnet_conv(r, "conv1", x, width, 1, 1, true);
+	rlx_value y = resnet_conv(r, "conv1", x, width, 1, 1);
 
-	y = resnet_conv(r, "conv2", y, width, 3, stride, true);
-	y = resnet_conv(r, "conv3", y, 4 * width, 1, 1, false);
+	y = resnet_conv(r, "conv2", rlx_emit(r->g, relu, .x = y), width, 3, stride);
+	y = resnet_conv(r, "conv3", rlx_emit(r->g, relu, .x = y), 4 * width, 1, 1);
 	if (in != 4 * width)
-		x = resnet_conv(r, "down", x, 4 * width, 1, stride, false);
+		x = resnet_conv(r, "down", x, 4 * width, 1, stride);
 	return rlx_emit(r->g, relu, .x = rlx_emit(r->g, add, .a = x, .b = y));
 }
 
@@ -55,11 +55,11 @@ static inline rlx_value resnet_block(struct train_rig *r, rlx_value x, int64_t w
 static inline rlx_value train_resnet_loss(struct train_rig *r, const struct train_resnet *z)
 {
 	static const int blocks[4] = { 3, 4, 6, 3 };
-	rlx_value x = rlx_var(r->g, r->v, "images", rlx_type(RLX_F32, z->batch, 3, z->size, z->size),
-			      RLX_NORMAL(1), RLX_VAR_FROZEN);
+	struct rlx_type images = rlx_type(RLX_F32, z->batch, 3, z->size, z->size);
+	rlx_value x = rlx_var(r->g, r->v, "images", images, RLX_NORMAL(1), RLX_VAR_FROZEN);
 	int s, i;
 
-	x = resnet_conv(r, "stem", x, 64, 7, 2, true);
+	x = rlx_emit(r->g, relu, .x = resnet_conv(r, "stem", x, 64, 7, 2));
 	x = rlx_emit(r->g, pool, .x = x, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(3, 3),
 		     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
 	for (s = 0; s < 4; s++)
