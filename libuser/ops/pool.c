@@ -213,81 +213,60 @@ static rlx_value counts(struct rlx_graph *g, const struct rlx_op_pool *a,
 	return v;
 }
 
-/* x's elements in blocks of a stride, [blocks, stride] for each dimension: 1 + their place. */
-static rlx_value places(struct rlx_graph *g, const struct op_window *w, const int64_t blocks[3])
-{
-	struct rlx_type t = { RLX_I32, 2 * w->nd, { 0 } };
-	int64_t n = 1, i, o, p, at, place;
-	rlx_value v = RLX_NONE;
-	uint32_t j, k = 0;
-	int32_t *c;
-
-	for (j = 3 - w->nd; j < 3; j++) {
-		t.dim[k++] = blocks[j];
-		t.dim[k++] = w->stride[j];
-		n *= blocks[j] * w->stride[j];
-	}
-	c = rlx_malloc((size_t)n * sizeof(*c));
-	for (i = 0; c && i < n; i++) {
-		for (o = i, place = at = 1, j = 3; j-- > 3 - w->nd; at *= w->in[j]) {
-			p = o % (blocks[j] * w->stride[j]) - w->pad[j];
-			o /= blocks[j] * w->stride[j];
-			place = p < 0 || p >= w->in[j] || place < 0 ? -1 : place + p * at;
-		}
-		c[i] = (int32_t)place;
-	}
-	if (c)
-		v = rlx_constant(g, t, c);
-	else
-		rlx_graph_fail(g, RLX_ENOMEM, "pool: out of memory");
-	rlx_free(c);
-	return v;
-}
-
-/* Of @x [planes, out..] the window @u ahead of each block, or 0: [planes, blocks, 1, ..]. */
-static rlx_value ahead(struct rlx_graph *g, rlx_value x, const struct op_window *w,
-		       const int64_t blocks[3], const int64_t u[3])
+/*
+ * Of @x [n, in..] with @begin zeros in front, [n, blocks, step, ..]; of one for each block step is
+ * 1. Zeros behind are as many as it takes, or less than none.
+ */
+static rlx_value in_blocks(struct rlx_graph *g, rlx_value x, uint32_t nd, const int64_t *begin,
+			   const int64_t *blocks, const int64_t *step)
 {
 	struct rlx_type t = op_type(g, x);
 	int64_t pads[8] = { 0 }, dim[7] = { t.dim[0] };
-	uint32_t i, j = 3 - w->nd, k = 1;
+	uint32_t i;
 
-	for (i = 0; i < w->nd; i++, j++) {
-		pads[1 + i] = u[j];
-		pads[t.rank + 1 + i] = blocks[j] - u[j] - w->out[j];
-		dim[k++] = blocks[j];
-		dim[k++] = 1;
+	for (i = 0; i < nd; i++) {
+		dim[1 + 2 * i] = blocks[i];
+		dim[2 + 2 * i] = step ? step[i] : 1;
+		pads[1 + i] = begin[i];
+		pads[nd + 2 + i] = blocks[i] * dim[2 + 2 * i] - begin[i] - t.dim[1 + i];
 	}
 	x = rlx_emit(g, pad, .x = x, .pads = { pads, 2 * t.rank });
-	return op_reshape(g, x, dim, k);
+	return op_reshape(g, x, dim, 1 + 2 * nd);
 }
 
-/* Where few windows reach a block: each element adds up dy of those that took it. */
+/*
+ * Where few windows reach a block of a stride: each element, by its place, which @idx counts from
+ * 1, adds up dy of those that took it.
+ */
 static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
 			  const struct op_window *w, const int64_t reach[3])
 {
-	int64_t blocks[3] = { 1, 1, 1 }, u[3], dim[4] = { op_type(g, d).dim[0] };
-	int64_t axes[3] = { 1, 2, 3 }, end[3];
+	int64_t axes[3] = { 1, 2, 3 }, dim[4] = { 1 }, end[3], blocks[3], n = 1, u;
+	uint32_t nd = w->nd, j = 3 - nd, i;
 	rlx_value sum = RLX_NONE, at, x;
-	uint32_t i, j = 3 - w->nd;
 
-	for (i = 0; i < w->nd; i++) {
+	for (i = 0; i < nd; i++) {
+		n *= dim[1 + i] = w->in[j + i];
 		end[i] = w->pad[j + i] + w->in[j + i];
-		blocks[j + i] = (end[i] + w->stride[j + i] - 1) / w->stride[j + i];
-		dim[1 + i] = blocks[j + i] * w->stride[j + i];
+		blocks[i] = (end[i] + w->stride[j + i] - 1) / w->stride[j + i];
 	}
-	at = places(g, w, blocks);
-	for (u[0] = 0; u[0] < reach[0]; u[0]++)
-		for (u[1] = 0; u[1] < reach[1]; u[1]++)
-			for (u[2] = 0; u[2] < reach[2]; u[2]++) {
-				x = rlx_emit(g, eq, .a = ahead(g, idx, w, blocks, u), .b = at);
-				x = rlx_emit(g, where, .cond = x, .a = ahead(g, d, w, blocks, u),
-					     .b = op_const_like(g, d, 0));
-				sum = sum.id ? rlx_emit(g, add, .a = sum, .b = x) : x;
-			}
-	sum = op_reshape(g, sum, dim, 1 + w->nd);
-	return rlx_emit(g, slice, .x = sum, .axes = { axes, w->nd },
-			.starts = { w->pad + j, w->nd }, .ends = { end, w->nd });
+	at = rlx_emit(g, iota, .type = rlx_type(RLX_I32, n), .start = 1);
+	at = in_blocks(g, op_reshape(g, at, dim, 1 + nd), nd, w->pad + j, blocks, w->stride + j);
+	for (n = 0; n < reach[0] * reach[1] * reach[2]; n++) {
+		int64_t ahead[3];
+
+		for (i = nd, u = n; i-- > 0; u /= reach[j + i])
+			ahead[i] = u % reach[j + i];
+		x = rlx_emit(g, eq, .a = in_blocks(g, idx, nd, ahead, blocks, NULL), .b = at);
+		x = rlx_emit(g, where, .a = in_blocks(g, d, nd, ahead, blocks, NULL), .cond = x,
+			     .b = op_const_like(g, d, 0));
+		sum = sum.id ? rlx_emit(g, add, .a = sum, .b = x) : x;
+	}
+	dim[0] = op_type(g, d).dim[0];
+	for (i = 0; i < nd; i++)
+		dim[1 + i] = blocks[i] * w->stride[j + i];
+	return rlx_emit(g, slice, .x = op_reshape(g, sum, dim, 1 + nd), .axes = { axes, nd },
+			.starts = { w->pad + j, nd }, .ends = { end, nd });
 }
 
 /* Windows that may reach a block of a stride along each dimension, and how many that are. */
