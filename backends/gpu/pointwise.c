@@ -271,26 +271,36 @@ void gpu_put_head(struct writer *w)
 
 /*
  * Elements of a thread: as many as the widest operand that is read side by side has in 16
- * bytes, fewer where many operands or ops would fill the registers.
+ * bytes, fewer where many such operands or ops would fill the registers. What is the same for all
+ * of them has one place.
  */
 static int64_t vector_of(const struct writer *w)
 {
 	const struct rlx_g_ew *a = w->a;
-	size_t widest = 1;
+	size_t widest = 1, size, each = 0, once = 0;
 	int64_t v;
 	uint32_t k;
 
 	if (a->n < VECTORS_FROM)
 		return 1;
-	for (k = 0; k < w->n_out; k++)
+	for (k = 0; k < w->n_out; k++) {
 		widest = larger(widest, rlx_dtype_size(w->out_type[k]));
-	for (k = 0; k < w->n_in; k++)
-		if (w->walk[k] == WALK_ALONG ||
-		    (w->walk[k] == WALK_STRIDES && a->stride[k][a->rank - 1] == 1))
-			widest = larger(widest, rlx_dtype_size(w->type[k]));
+		each += rlx_dtype_size(w->out_type[k]);
+	}
+	for (k = 0; k < w->n_in; k++) {
+		size = rlx_dtype_size(w->type[k]);
+		if (w->walk[k] == WALK_ONE ||
+		    (w->walk[k] == WALK_STRIDES && !a->stride[k][a->rank - 1])) {
+			once += larger(size, 4);
+			continue;
+		}
+		each += size;
+		if (w->walk[k] == WALK_ALONG || a->stride[k][a->rank - 1] == 1)
+			widest = larger(widest, size);
+	}
 	v = VECTOR_BYTES / (int64_t)widest;
 	v = v > MOST_VEC ? MOST_VEC : v;
-	while (v > 1 && (v * (w->n_in + w->n_out) > 32 || v * w->n_op > 96))
+	while (v > 1 && ((size_t)v * each + once > VECTORS_BYTES || v * w->n_op > 96))
 		v /= 2;
 	return v;
 }

@@ -11,6 +11,7 @@
 #include "kernels/gpu/pointwise_interp.h"
 
 enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20, VECTOR_BYTES = 16, MOST_VEC = 8,
+       VECTORS_BYTES = 144,	/* of a thread's operands */
        VECTORS_FROM = 1 << 17 };	/* elements: fewer leave multiprocessors without threads */
 
 /* How an operand is walked. */

@@ -236,7 +236,7 @@ static rlx_value in_blocks(struct rlx_graph *g, rlx_value x, uint32_t nd, const 
 
 /*
  * Where few windows reach a block of a stride: each element, by its place, which @idx counts from
- * 1, adds up dy of those that took it.
+ * 1, adds up dy of those that took it. Places are f32, as dy is or becomes, so that it is one pass.
  */
 static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
 			  const struct op_window *w, const int64_t reach[3])
@@ -250,14 +250,19 @@ static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
 		end[i] = w->pad[j + i] + w->in[j + i];
 		blocks[i] = (end[i] + w->stride[j + i] - 1) / w->stride[j + i];
 	}
-	at = rlx_emit(g, iota, .type = rlx_type(RLX_I32, n), .start = 1);
+	rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);	/* 16 bits do not tell places apart */
+	idx = op_cast(g, idx, RLX_F32);
+	at = rlx_emit(g, iota, .type = rlx_type(RLX_F32, n), .start = 1);
 	at = in_blocks(g, op_reshape(g, at, dim, 1 + nd), nd, w->pad + j, blocks, w->stride + j);
+	rlx_scope_end(g);
 	for (n = 0; n < reach[0] * reach[1] * reach[2]; n++) {
 		int64_t ahead[3];
 
 		for (i = nd, u = n; i-- > 0; u /= reach[j + i])
 			ahead[i] = u % reach[j + i];
+		rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);
 		x = rlx_emit(g, eq, .a = in_blocks(g, idx, nd, ahead, blocks, NULL), .b = at);
+		rlx_scope_end(g);
 		x = rlx_emit(g, where, .a = in_blocks(g, d, nd, ahead, blocks, NULL), .cond = x,
 			     .b = op_const_like(g, d, 0));
 		sum = sum.id ? rlx_emit(g, add, .a = sum, .b = x) : x;
@@ -307,10 +312,10 @@ static enum rlx_status max_vjp(struct rlx_grad *q)
 	d = op_reshape(q->g, q->d_out[0], out, y.rank - 1);
 	hit = rlx_emit(q->g, ge, .a = idx, .b = zero);
 	idx = rlx_emit(q->g, mod, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, (double)span));
-	if (windows_of(&w, reach) <= FEW_WINDOWS && span < INT32_MAX) {
+	if (windows_of(&w, reach) <= FEW_WINDOWS && span < 1 << 24) {
 		idx = rlx_emit(q->g, add, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, 1));
 		idx = rlx_emit(q->g, where, .cond = hit, .a = idx, .b = zero);
-		d = gathered(q->g, op_cast(q->g, idx, RLX_I32), d, &w, reach);
+		d = gathered(q->g, idx, d, &w, reach);
 	} else {
 		lines[1] = shape_span(&y, 2, y.rank);
 		d = rlx_emit(q->g, where, .cond = hit, .a = d, .b = op_const_like(q->g, d, 0));

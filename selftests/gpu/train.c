@@ -122,6 +122,20 @@ static rlx_value drawn_net(struct model *m)
 			RLX_F32, 1.0 / 64)), .kind = RLX_REDUCE_SUM);
 }
 
+/* Windows that overlap, in planes of more places than bf16 tells apart; what they take is exact. */
+static rlx_value pooled(struct model *m)
+{
+	rlx_value x = rlx_input(m->g, "x", rlx_type(RLX_F32, 2, 8, 24, 22));
+
+	m->coarse = "x w0";
+	x = rlx_emit(m->g, conv, .x = x, .w = weight(m, "w0", rlx_type(RLX_F32, 16, 8, 1, 1)));
+	x = rlx_emit(m->g, pool, .x = x, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(3, 3),
+		     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
+	x = rlx_emit(m->g, reshape, .x = x, .shape = RLX_INTS(2, 16 * 12 * 11));
+	x = rlx_emit(m->g, matmul, .a = x, .b = weight(m, "w1", rlx_type(RLX_F32, 2112, 7)));
+	return loss_of(m, x, 2);
+}
+
 /* Bottlenecks, whose images are larger than all weights. */
 static rlx_value bottlenecks(struct model *m)
 {
@@ -310,6 +324,13 @@ TEST(drawn_convolutions)
 		one(drawn_net, i % 2 ? RLX_PRECISION_MIXED_BF16 : RLX_PRECISION_MIXED_F16);
 		one(drawn_net, i % 2 ? RLX_PRECISION_F16 : RLX_PRECISION_AS_WRITTEN);
 	}
+}
+
+TEST(overlapping_windows)
+{
+	one(pooled, RLX_PRECISION_AS_WRITTEN);
+	one(pooled, RLX_PRECISION_MIXED_F16);
+	one(pooled, RLX_PRECISION_MIXED_BF16);
 }
 
 /* What attention reads and its gradient writes within a product of others; see copies() */

@@ -3,7 +3,7 @@
  * A training step of a decoder, or of ResNet-50, in bf16 on a GPU: the time of a step, and with
  * -v of each launch in it, as predicted and as measured. train.py has the same steps by PyTorch.
  *
- *	build/test/gpubench/train [-v] [-m] [-p] [LAYERS DIM HEADS CONTEXT BATCH]
+ *	build/test/gpubench/train [-v] [-m] [-p] [LAYERS DIM HEADS CONTEXT BATCH VOCAB]
  *	build/test/gpubench/train [-v] [-m] [-p] resnet50 [BATCH SIZE CLASSES]
  *
  * -m: values between ops are bf16 as well (RLX_PRECISION_MIXED_BF16); -p: launches as predicted
@@ -69,11 +69,12 @@ static void open_resnet(struct train_rig *r, const struct rlx_compile_opts *c, i
 
 static void open_text(struct train_rig *r, const struct rlx_compile_opts *c, int n, char **arg)
 {
-	struct train_decoder size = { 12, 768, 12, 1024, 16 };
-	int64_t *to[] = { &size.layers, &size.dim, &size.heads, &size.context, &size.batch };
+	struct train_decoder size = { 12, 768, 12, 1024, 16, 256 };
+	int64_t *to[] = { &size.layers, &size.dim, &size.heads, &size.context, &size.batch,
+			  &size.vocab };
 	int i;
 
-	for (i = 0; i < n && i < 5; i++)
+	for (i = 0; i < n && i < 6; i++)
 		*to[i] = atoll(arg[i]);
 	open_decoder(r, &size, 0, c);
 	train_decoder_batch(r, &size, 0);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The training steps of train.c in PyTorch: compiled, autocast to bf16; of a decoder with flash
 attention, fused AdamW and the gradient's norm clipped to 1; of ResNet-50 channels last with fused
-SGD. Arguments as there: LAYERS DIM HEADS CONTEXT BATCH, or resnet50 BATCH SIZE CLASSES."""
+SGD. Arguments as there: LAYERS DIM HEADS CONTEXT BATCH VOCAB, or resnet50 BATCH SIZE CLASSES."""
 import math
 import sys
 import time
@@ -36,12 +36,12 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, layers, dim, heads, context):
+    def __init__(self, layers, dim, heads, context, vocab):
         super().__init__()
-        self.tok, self.pos = nn.Embedding(256, dim), nn.Parameter(torch.randn(context, dim) * .02)
+        self.tok, self.pos = nn.Embedding(vocab, dim), nn.Parameter(torch.randn(context, dim) * .02)
         nn.init.normal_(self.tok.weight, std=0.02)
         self.blocks = nn.ModuleList(Block(layers, dim, heads) for _ in range(layers))
-        self.ln, self.head = nn.LayerNorm(dim), nn.Linear(dim, 256, bias=False)
+        self.ln, self.head = nn.LayerNorm(dim), nn.Linear(dim, vocab, bias=False)
         nn.init.normal_(self.head.weight, std=0.02)
 
     def forward(self, x, y):
@@ -49,7 +49,7 @@ class Decoder(nn.Module):
         for b in self.blocks:
             h = b(h)
         logits = self.head(self.ln(h))
-        return F.cross_entropy(logits.view(-1, 256).float(), y.view(-1))
+        return F.cross_entropy(logits.flatten(0, 1).float(), y.view(-1))
 
 
 def batch(b, t):
@@ -122,15 +122,15 @@ def resnet(size):
 
 
 def decoder(size):
-    layers, dim, heads, context, rows = size
-    model = Decoder(layers, dim, heads, context).cuda()
+    layers, dim, heads, context, rows, vocab = size
+    model = Decoder(layers, dim, heads, context, vocab).cuda()
     opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
     return model, batch(rows, context), opt, 1.0
 
 
 def main():
     args = sys.argv[1:]
-    make, size = decoder, [12, 768, 12, 1024, 16]
+    make, size = decoder, [12, 768, 12, 1024, 16, 256]
     if args and args[0] == "resnet50":
         make, size, args = resnet, [64, 224, 1000], args[1:]
     size[:len(args)] = [int(a) for a in args]

@@ -7,6 +7,7 @@
 
 struct train_decoder {
 	int64_t	layers, dim, heads, context, batch;
+	int64_t	vocab;		/* 0: 256 */
 };
 
 static inline rlx_value train_dense(struct train_rig *r, const char *name, rlx_value x,
@@ -53,10 +54,11 @@ static inline rlx_value train_block(struct train_rig *r, const struct train_deco
 static inline rlx_value train_decoder_loss(struct train_rig *r, const struct train_decoder *z)
 {
 	rlx_value x = rlx_input(r->g, "x", rlx_type(RLX_I32, z->batch, z->context)), head;
+	int64_t vocab = z->vocab ? z->vocab : 256;
 	int l;
 
 	x = rlx_emit(r->g, gather, .indices = x, .x = rlx_var(r->g, r->v, "tok",
-		     rlx_type(RLX_F32, 256, z->dim), RLX_NORMAL(0.02), 0));
+		     rlx_type(RLX_F32, vocab, z->dim), RLX_NORMAL(0.02), 0));
 	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "pos", rlx_type(RLX_F32,
 		     z->context, z->dim), RLX_NORMAL(0.02), 0));
 	for (l = 0; l < z->layers; l++) {
@@ -64,7 +66,7 @@ static inline rlx_value train_decoder_loss(struct train_rig *r, const struct tra
 		x = train_block(r, z, x);
 		rlx_vars_leave(r->v);
 	}
-	head = rlx_var(r->g, r->v, "head", rlx_type(RLX_F32, z->dim, 256), RLX_NORMAL(0.02), 0);
+	head = rlx_var(r->g, r->v, "head", rlx_type(RLX_F32, z->dim, vocab), RLX_NORMAL(0.02), 0);
 	return rlx_loss_linear_ce(r->g, train_norm(r, "ln", x, z->dim), head,
 				  rlx_input(r->g, "y", rlx_type(RLX_I32, z->batch, z->context)),
 				  NULL);
