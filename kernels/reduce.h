@@ -40,6 +40,7 @@ struct rlx_k_reduce {
 	bool		squares;	/* of floats, and sums: what is added is squared */
 	const void	*by;		/* or times that; like x */
 	const void	*centre;	/* it is less that, one for each result */
+	void		*by_sum;	/* of @by alone, like y */
 	/* set by rlx_k_reduce_plan */
 	int64_t		n_out, n_red, per;
 };

@@ -238,6 +238,8 @@ enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, 
 	rlx_lower_ref_in(lo, &a->by, 1, 0);
 	rlx_lower_ref_in(lo, &a->centre, 2, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	if (lo->st->n_out > 1)
+		rlx_lower_ref_out(lo, &a->by_sum, 1, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_reduce, rlx_k_reduce_units(a),
 			      (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
 }

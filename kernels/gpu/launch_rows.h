@@ -286,7 +286,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	int64_t along = a->dim[a->rank - 1];
 	const struct rlx_g_rows_operand o[] = {
 		{ a->x, along, a->type }, { rows ? NULL : a->y, along, a->type },
-		{ a->by, along, a->type },
+		{ a->by, along, a->type }, { a->by_sum, along, a->type },
 	};
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
 	int32_t share;
@@ -296,7 +296,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 		rlx_g_reduce_any(a, l);
 		return;
 	}
-	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, a->by ? 3 : 2);
+	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, a->by_sum ? 4 : a->by ? 3 : 2);
 	if (rows) {
 		share = rlx_g_rows_share(a->n_out, a->n_red, vec, size, l);
 		rlx_g_rows_grid(l, a->n_out, a->n_red, share);
@@ -308,7 +308,8 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, share, 8);
 		RLX_G_VARIANT(l, reduce_columns, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut,
-			      .REDUCE_TERM = (a->by ? 2 : a->squares) + (a->centre ? 4 : 0));
+			      .REDUCE_TERM = (a->by ? 2 : a->squares) +
+					     (a->centre ? 4 : 0) + (a->by_sum ? 8 : 0));
 	}
 	l->n_launches = 0;	/* the block that comes last does the rest */
 }

@@ -385,14 +385,19 @@ struct column {
 	across		centre;
 };
 
-/* Of rows [first, end) of a vector of columns at @x, @inner apart, every LANES-th */
-static DEV inline void fold_columns(const lines &all, const column &of, across &v)
+/*
+ * Of rows [first, end) of a vector of columns at @x, @inner apart, every LANES-th; @w: of what it
+ * is multiplied by, if that is summed up too (8)
+ */
+static DEV inline void fold_columns(const lines &all, const column &of, across &v, across &w)
 {
-	across piece;
+	across piece, more;
 	int n = 0;
 
 	clear(v);
+	clear(w);
 	clear(piece);
+	clear(more);
 	for (int64_t at = of.first + (int)threadIdx.x / COLS_ACROSS; at < of.end;
 	     at += PIECE_ROWS) {
 		row_vec<mem> raw[CHUNKS], by[REDUCE_TERM & 2 ? CHUNKS : 1];
@@ -412,23 +417,65 @@ static DEV inline void fold_columns(const lines &all, const column &of, across &
 		for (int c = 0; c < CHUNKS; c++)
 			fold(piece, raw[c], REDUCE_TERM & 2 ? by[c] : raw[c], of.centre,
 			     at + c * LANES < of.end);
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+			for (int i = 0; i < VEC && REDUCE_TERM & 8; i++)
+				if (at + c * LANES < of.end)
+					more[i] += (acc)elem::get(by[c].v[i]);
 		if (++n == TURNS) {
 			fold_all(v, piece);
+			fold_all(w, more);
 			clear(piece);
+			clear(more);
 			n = 0;
 		}
 	}
 	fold_all(v, piece);
+	fold_all(w, more);
 }
+
+enum { PARTS = 4 };	/* under way at a time, each as far as the L2 is */
 
 /* The parts that blocks left of a vector's columns, @step apart */
 static DEV inline void fold_parts(const acc *parts, int64_t step, across &v)
 {
 	clear(v);
-	for (int j = (int)threadIdx.x / COLS_ACROSS; j < (int)gridDim.y; j += LANES)
+	for (int j = (int)threadIdx.x / COLS_ACROSS; j < (int)gridDim.y; j += PARTS * LANES) {
+		across part[PARTS];
+
 #pragma unroll
-		for (int i = 0; i < VEC; i++)
-			v[i] = meet::of(v[i], part_at(parts + j * step + i));
+		for (int p = 0; p < PARTS; p++) {
+			const int at = j + p * LANES;
+
+			clear(part[p]);
+#pragma unroll
+			for (int i = 0; i < VEC; i++)
+				if (at < (int)gridDim.y)
+					part[p][i] = part_at(parts + at * step + i);
+		}
+#pragma unroll
+		for (int p = 0; p < PARTS; p++)
+			fold_all(v, part[p]);
+	}
+}
+
+/* Threads' sums, also those of a second result */
+static DEV inline void meet_both(across &v, across &w, acc *smem)
+{
+	columns_meet<meet>(v, smem);
+	if (REDUCE_TERM & 8)
+		columns_meet<meet>(w, smem);
+}
+
+static DEV inline void put_columns(const across &v, int64_t n, mem *y)
+{
+	row_vec<mem> all;
+
+#pragma unroll
+	for (int k = 0; k < VEC; k++)
+		all.v[k] = put_as(finished(v[k], n));
+	*(row_vec<mem> *)y = all;
 }
 
 /* Rows of the grid have a part of each column; of more than one such, a block has its columns. */
@@ -448,31 +495,34 @@ RLX_G_KERNEL(reduce_columns, struct rlx_k_reduce, COLS_THREADS)
 		const bool writes = q < vectors && (int)threadIdx.x < COLS_ACROSS;
 		column of = { all.line(col / inner, inner) + col % inner, inner, first,
 			      end < a.n_red ? end : a.n_red };
-		acc *parts = (acc *)env.scratch + col;
-		row_vec<mem> y;
-		across v;
+		acc *parts = (acc *)env.scratch + col, *more = parts + splits * a.n_out;
+		across v, w;
 
 		of.by = RLX_G_PTR(const mem, a.by) - RLX_G_PTR(const mem, a.x);
 #pragma unroll
 		for (int k = 0; k < VEC; k++)
 			of.centre[k] = REDUCE_TERM & 4 ?
 				       (acc)elem::get(RLX_G_PTR(const mem, a.centre)[col + k]) : 0;
-		fold_columns(all, of, v);
-		columns_meet<meet>(v, smem);
+		fold_columns(all, of, v, w);
+		meet_both(v, w, smem);
 		if (splits > 1) {
 #pragma unroll
-			for (int k = 0; k < VEC && writes; k++)
+			for (int k = 0; k < VEC && writes; k++) {
 				parts[blockIdx.y * a.n_out + k] = v[k];
+				if (REDUCE_TERM & 8)
+					more[blockIdx.y * a.n_out + k] = w[k];
+			}
 			if (!comes_last(env, last))
 				return;
 			fold_parts(parts, a.n_out, v);
-			columns_meet<meet>(v, smem);
+			if (REDUCE_TERM & 8)
+				fold_parts(more, a.n_out, w);
+			meet_both(v, w, smem);
 		}
-#pragma unroll
-		for (int k = 0; k < VEC; k++)
-			y.v[k] = put_as(finished(v[k], a.n_red));
 		if (writes)
-			*(row_vec<mem> *)(RLX_G_PTR(mem, a.y) + col) = y;
+			put_columns(v, a.n_red, RLX_G_PTR(mem, a.y) + col);
+		if (writes && REDUCE_TERM & 8)
+			put_columns(w, a.n_red, RLX_G_PTR(mem, a.by_sum) + col);
 	}
 }
 #endif

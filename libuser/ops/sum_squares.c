@@ -5,10 +5,11 @@
 
 /*
  * Shapes:	x[..], by like x, centre broadcast to x along axes -> y without the named axes, with
- *		keep_dims 1 in their place
+ *		keep_dims 1 in their place, and with sum_by a second one like it
  * Dtypes:	f64 f32 f16 bf16; by, centre and y as x
  * Does:	the sum of x^2 over axes, all if none is given; mean: divided by their number. With
- *		centre of (x - centre)^2, with by of x by, with both of (x - centre) by.
+ *		centre of (x - centre)^2, with by of x by, with both of (x - centre) by; sum_by: of
+ *		by alone as well, which must be given.
  * Gradient:	by the ops that it stands for
  * Source:	mul, reduce; ONNX ReduceSumSquare-18, and within ReduceL2-18
  */
@@ -16,7 +17,8 @@ RLX_OP(sum_squares, "sum, or mean, of x^2 or x by over a set of axes",
 	IN(x) OPT(by) OPT(centre)
 	ATTR(ints, axes)
 	ATTR(bool, mean)
-	ATTR(bool, keep_dims),
+	ATTR(bool, keep_dims)
+	ATTR(bool, sum_by),
 	RLX_T_FUSED | RLX_T_REDUCTION | RLX_T_STEEP)
 
 static int32_t kind_of(const struct rlx_op_sum_squares *a)
@@ -51,11 +53,15 @@ static enum rlx_status sum_squares_infer(struct rlx_infer *q)
 		st = op_fail(q, RLX_ESHAPE, "by is not like x");
 	if (!st && q->in[2])
 		st = check_centre(q, a);
+	if (!st && a->sum_by && !q->in[1])
+		st = op_fail(q, RLX_EINVAL, "sum_by: by is not given");
 	if (st)
 		return st;
 	q->args = &r;
 	st = rlx_op_reduce_impl.infer(q);
 	q->args = a;
+	q->n_out = 1 + a->sum_by;
+	q->out[1] = q->out[0];
 	return st;
 }
 
@@ -75,6 +81,9 @@ static enum rlx_status sum_squares_expand(struct rlx_expand *q)
 	x = rlx_emit(q->g, mul, .a = x, .b = q->in[1].id ? q->in[1] : x);
 	q->out[0] = rlx_emit(q->g, reduce, .x = x, .axes = a->axes, .kind = kind_of(a),
 			     .keep_dims = a->keep_dims);
+	if (a->sum_by)
+		q->out[1] = rlx_emit(q->g, reduce, .x = q->in[1], .axes = a->axes,
+				     .kind = kind_of(a), .keep_dims = a->keep_dims);
 	return op_done(q->g);
 }
 
@@ -93,8 +102,9 @@ static bool sum_squares_sample(unsigned int i, struct rlx_sample *s)
 		s->in[1] = i % 2 ? s->in[0] : s->in[1];
 		s->in[2] = i < 12 ? rlx_type(RLX_F32, 17) : s->in[2];
 		s->tol = 1e-5;
-		a->axes = op_keep(s, i < 10 ? RLX_INTS(0, 1) : RLX_INTS(1));
+		a->axes = op_keep(s, i == 10 ? RLX_INTS(1) : RLX_INTS(0, 1));
 		a->mean = i % 3 == 0;
+		a->sum_by = i % 2 && i > 9;
 		return true;
 	}
 	s->tol = 1e-5;

@@ -508,6 +508,8 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 	all = mask == 0xd && layout_last(l);
 	if (!all && (mask != 0xc || !*keep))
 		return false;
+	if (n->n_out > 1 && !all)
+		return false;
 	if (squares && n->in[2] && (!all || rlx_type_count(layout_type(l, n->in[2])) !=
 				    layout_type(l, n->in[0])->dim[1]))
 		return false;
@@ -521,10 +523,10 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 	*keep = !all;
 	x = rlx_emit_raw(l->rw->g, squares ? &rlx_op_sum_squares : &rlx_op_reduce, &a,
 			 n->def->args_size, n->file, n->line);
-	if (all)
-		rlx_rewrite_set(l->rw, n->out, rlx_emit(l->rw->g, reshape, .x = x,
-							.shape = { y->dim, y->rank }));
-	else
+	for (i = 0; i < n->n_out && all; i++)
+		rlx_rewrite_set(l->rw, n->out + i, rlx_emit(l->rw->g, reshape,
+				.x = rlx_out(l->rw->g, x, i), .shape = { y->dim, y->rank }));
+	if (!all)
 		layout_give(l, n->out, x);
 	return true;
 }

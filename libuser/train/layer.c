@@ -71,27 +71,22 @@ static uint32_t but_channels(struct rlx_graph *g, rlx_value x, int64_t axes[RLX_
 	return k;
 }
 
-static rlx_value over_channels(struct rlx_graph *g, rlx_value x, int kind)
-{
-	int64_t axes[RLX_MAX_RANK];
-	uint32_t k = but_channels(g, x, axes);
-
-	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = kind);
-}
-
-/* The mean of (x - centre)^2, or the sum of (x - centre) by; of [c] what each channel has. */
+/* The mean of (x - centre)^2, or sums of (x - centre) by and of by; [c] are centre and results. */
 static rlx_value moment(struct rlx_graph *g, rlx_value x, rlx_value by, rlx_value centre)
 {
 	int64_t axes[RLX_MAX_RANK];
 	uint32_t k = but_channels(g, x, axes);
 
 	return rlx_emit(g, sum_squares, .x = x, .by = by, .axes = { axes, k }, .mean = !by.id,
-			.centre = channels(g, centre, type_of(g, x).rank));
+			.sum_by = by.id, .centre = channels(g, centre, type_of(g, x).rank));
 }
 
 static rlx_value mean_of(struct rlx_graph *g, rlx_value x)
 {
-	return over_channels(g, x, RLX_REDUCE_MEAN);
+	int64_t axes[RLX_MAX_RANK];
+	uint32_t k = but_channels(g, x, axes);
+
+	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = RLX_REDUCE_MEAN);
 }
 
 /* The running statistic moves by momentum to the batch's, which gets no gradient for it. */
@@ -153,8 +148,9 @@ static void bn_vjp(struct rlx_graph *g, rlx_value x, rlx_value gamma, rlx_value 
 
 	inv = inverse(g, moment(g, x, RLX_NONE, mean), eps);
 	scale = channels(g, rlx_emit(g, mul, .a = gamma, .b = inv), t.rank);
-	sum = over_channels(g, dy, RLX_REDUCE_SUM);
-	xsum = rlx_emit(g, mul, .a = moment(g, x, dy, mean), .b = inv);
+	xsum = moment(g, x, dy, mean);
+	sum = rlx_out(g, xsum, 1);
+	xsum = rlx_emit(g, mul, .a = xsum, .b = inv);
 	rlx_output(g, "d_beta", sum);
 	rlx_output(g, "d_gamma", xsum);
 	/* scale (dy - sum / n - (x - mean) xsum inv / n), of which x - mean is nowhere */
