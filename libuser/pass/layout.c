@@ -679,7 +679,7 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			layout_plain(&l, g->node[n].in[k]);
 		rlx_rewrite_copy(&rw, n);
 	}
-	for (k = 0; l.blocked && k < g->io[RLX_IO_OUTPUT].n; k++)
+	for (k = 0; l.blocked && l.swapped && k < g->io[RLX_IO_OUTPUT].n; k++)
 		layout_plain(&l, g->io[RLX_IO_OUTPUT].e[k].v.id);
 	return rlx_rewrite_end(&rw, out);
 }
