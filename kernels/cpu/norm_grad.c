@@ -147,20 +147,39 @@ void RLX_K(norm_grad)(const void *args, size_t begin, size_t end, void *scratch)
 		unit(a, u, &r, buf);
 }
 
+/* Of a unit's @n columns from @first on; along rows of partial, which may be pages apart. */
+static void add_up(const struct rlx_k_norm_grad *a, size_t first, size_t n)
+{
+	const size_t units = rlx_k_norm_grad_units(a), dim = (size_t)a->n;
+	float sum[RLX_K_NORM_GRAD_COLS] = { 0 };
+
+	for (size_t u = 0; u < units; u++) {
+		const float *p = a->partial + u * 2 * dim + first;
+		size_t i = 0;
+
+		for (; i + RLX_VL <= n; i += RLX_VL)
+			vf_storeu(sum + i, vf_loadu(sum + i) + vf_loadu(p + i));
+		for (; i < n; i++)
+			sum[i] += p[i];
+	}
+	for (size_t i = 0; i < n; i++) {
+		const size_t c = first + i;
+		float *y = c < dim ? a->dgamma : a->dbeta;
+
+		if (y)
+			y[c < dim ? c : c - dim] = sum[i];
+	}
+}
+
 void RLX_K(norm_grad_sums)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_norm_grad *a = args;
-	const size_t width = 2 * (size_t)a->n, units = rlx_k_norm_grad_units(a);
-	size_t from = begin * RLX_K_NORM_GRAD_COLS, to = end * RLX_K_NORM_GRAD_COLS;
+	const size_t width = 2 * (size_t)a->n;
 
 	(void)scratch;
-	to = to < width ? to : width;
-	for (size_t c = from; c < to; c++) {
-		float sum = 0, *y = c < width / 2 ? a->dgamma : a->dbeta;
+	for (; begin < end; begin++) {
+		const size_t first = begin * RLX_K_NORM_GRAD_COLS, left = width - first;
 
-		for (size_t u = 0; u < units; u++)
-			sum += a->partial[u * width + c];
-		if (y)
-			y[c < width / 2 ? c : c - width / 2] = sum;
+		add_up(a, first, left < RLX_K_NORM_GRAD_COLS ? left : RLX_K_NORM_GRAD_COLS);
 	}
 }
