@@ -10,7 +10,6 @@ as mamba_ssm's has, and PyTorch compiled, by its associative scan. Shapes of rea
 first, then --cases drawn ones from the seed. Both sides are CUDA graphs of some runs, operands on
 the device, in turns; the ratio is the fastest peer's time by ours, and results are compared. It
 fails where they differ."""
-import argparse
 import math
 import os
 import random
@@ -24,6 +23,7 @@ import torch.nn.functional as F  # noqa: E402
 import report  # noqa: E402
 from cases import Draw  # noqa: E402
 from sweep import Failed, Ours, differs  # noqa: E402
+from timing import options  # noqa: E402
 from ways import Way, operands_of  # noqa: E402
 
 TURNS, REPEATS = 3, 5	# runs in a graph
@@ -254,10 +254,8 @@ def measure(family, d, ours, i, alone):
 
 
 def main():
-    p = argparse.ArgumentParser()
+    p = options(8)
     p.add_argument("programs")
-    p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
-    p.add_argument("--cases", type=int, default=8)
     p.add_argument("--no-peer", action="store_true", help="times of ours alone")
     p.add_argument("--family", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
     args = p.parse_args()

@@ -11,13 +11,11 @@ pocketfft, with the result in place where they can. A ratio is our fastest run b
 faster peer: below 1 ours is faster. What a call from Python takes is measured and taken off.
 
 It fails where a result is wrong, or where a step takes the reference evaluator."""
-import argparse
 import ctypes as C
 import glob
 import math
 import os
 import sys
-import time
 
 # One thread for each side, and memory that stays: results of SciPy are new arrays.
 os.environ.setdefault("MKL_NUM_THREADS", "1")
@@ -30,6 +28,8 @@ import numpy as np
 import scipy.fft
 
 from graph import Ints, Op
+from report import size
+from timing import options, time_all
 
 TURNS, TURN_S, TOO_SHORT = 7, 0.01, 10e-6
 KINDS, DTYPES = ("fft", "ifft", "rfft", "irfft"), ("float32", "float64")
@@ -38,10 +38,6 @@ MOST = 1 << 20		# elements of a case
 
 def is_prime(n):
     return n > 1 and all(n % p for p in range(2, math.isqrt(n) + 1))
-
-
-def log_uniform(rng, lo, hi):
-    return int(round(math.exp(math.log(lo) + rng.random() * (math.log(hi) - math.log(lo)))))
 
 
 def two(rng):
@@ -58,14 +54,14 @@ def smooth(rng):
 
 
 def prime(rng):
-    n = log_uniform(rng, 8, 100000)
+    n = size(rng, 8, 100000, (1,))
     while not is_prime(n):
         n += 1
     return n * int(rng.integers(1, 3))
 
 
 def anything(rng):
-    return log_uniform(rng, 8, 1 << 19)
+    return size(rng, 8, 1 << 19, (1,))
 
 
 FAMILIES = {"two": two, "smooth": smooth, "prime": prime, "any": anything}
@@ -168,26 +164,6 @@ class Ours:
         self.op.close()
 
 
-def fastest(run, least):
-    end = time.perf_counter() + TURN_S
-    run()
-    while True:
-        begin = time.perf_counter()
-        run()
-        now = time.perf_counter()
-        least = min(least, now - begin)
-        if now > end:
-            return least
-
-
-def time_all(some):
-    best = {s.name: math.inf for s in some}
-    for _ in range(TURNS):
-        for s in some:
-            best[s.name] = fastest(s.run, best[s.name])
-    return best
-
-
 def sides_of(kind, dtype, n, batch, threads, rng):
     """The case's sides, and its result in double."""
     c = np.result_type(dtype, np.complex64)
@@ -209,7 +185,7 @@ def sides_of(kind, dtype, n, batch, threads, rng):
 
 def one(kind, dtype, n, batch, threads, own, rng):
     some, want = sides_of(kind, dtype, n, batch, threads, rng)
-    best = time_all(some)
+    best = time_all(some, TURNS, TURN_S)
     off = np.linalg.norm(some[0].output() - want) / max(np.linalg.norm(want), 1e-300)
     for s in some:
         s.close()
@@ -218,9 +194,7 @@ def one(kind, dtype, n, batch, threads, own, rng):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
-    p.add_argument("--cases", type=int, default=10)
+    p = options(10)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--family", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
     p.add_argument("--kind", nargs="*", choices=KINDS, default=KINDS)
@@ -232,7 +206,7 @@ def main():
     args = p.parse_args()
     print("seed %d" % args.seed)
     some, _ = sides_of("fft", "float32", 1, 1, 1, np.random.default_rng(0))
-    own = time_all(some)
+    own = time_all(some, TURNS, TURN_S)
     print("a call takes " + ", ".join("%s %.1f us" % (n, 1e6 * s) for n, s in own.items()))
     done, wrong = [], 0
     for f in args.family:
@@ -242,7 +216,7 @@ def main():
                     rng = np.random.default_rng([args.seed, i, *map(ord, f + kind + dtype)])
                     n = args.n or int(FAMILIES[f](rng))
                     batch = args.batch or max(1, min(MOST // n, [1, 1, 0][rng.integers(0, 3)] or
-                                                     log_uniform(rng, 2, 4096)))
+                                                     size(rng, 2, 4096, (1,))))
                     t, off = one(kind, dtype, n, batch, args.threads, own, rng)
                     bad = off > 4 + math.log2(n)
                     wrong += bad

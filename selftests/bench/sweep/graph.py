@@ -36,7 +36,7 @@ class Op:
     lib = None
 
     def __init__(self, name, inputs, attrs=(), outputs=1, threads=1):
-        self.lib = Op.lib = Op.lib or self.library()
+        self.lib = Op.lib = Op.lib or self.with_types()
         g = C.c_void_p(self.lib.rlx_graph_new(name.encode()))
         ids = [self.leaf(g, i, a) for i, a in enumerate(inputs)]
         ref = C.c_char.in_dll(self.lib, "rlx_op_" + name)
@@ -59,7 +59,7 @@ class Op:
         self.call = self.lib.rlx_session_run
 
     @staticmethod
-    def library():
+    def with_types():
         lib = sides.library()
         lib.rlx_graph_new.restype = C.c_void_p
         lib.rlx_emit_raw.restype = lib.rlx_out.restype = lib.rlx_input_at.restype = Value

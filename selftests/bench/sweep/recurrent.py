@@ -10,17 +10,15 @@ among those of published models. A ratio is the fastest PyTorch's time by ours, 
 turns: above 1 ours is faster.
 
 It fails where results differ by more than roundings of f32 explain."""
-import argparse
-import os
 import sys
-import time
 
 import numpy as np
 import torch
 
 from graph import Op
+from timing import fastest, options
 
-TURNS, TURN_S, MOST_S = 9, 0.05, 60
+TURNS, TURN_S = 9, 0.05
 
 
 def scan(x, delta, a, b, c, d, z, step):
@@ -125,17 +123,6 @@ def delta_case(rng, threads):
 OPS = {"selective_scan": scan_case, "gated_delta_net": delta_case}
 
 
-def fastest(run):
-    best, end = np.inf, time.perf_counter() + TURN_S
-    while True:
-        begin = time.perf_counter()
-        run()
-        now = time.perf_counter()
-        best = min(best, now - begin)
-        if now > end:
-            return best
-
-
 def measure(ours, some):
     """Our time, the ratios to the fastest of @some, and whose that is."""
     kept = []
@@ -147,7 +134,8 @@ def measure(ours, some):
         except Exception as e:		# no compiler, or an operator that has no lowering
             print("  %s does not run: %s" % (t.name, str(e).split("\n")[0][:100]))
     ours.run()
-    turns = [(fastest(ours.run), [fastest(t.run) for t in kept]) for _ in range(TURNS)]
+    turns = [(fastest(ours.run, TURN_S), [fastest(t.run, TURN_S) for t in kept])
+             for _ in range(TURNS)]
     best = int(np.argmin([np.median([p[i] for _, p in turns]) for i in range(len(kept))]))
     ratios = sorted(p[best] / o for o, p in turns)
     want, got = kept[best].output(), ours.output()
@@ -156,9 +144,7 @@ def measure(ours, some):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
-    p.add_argument("--cases", type=int, default=4)
+    p = options(4)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--op", nargs="*", choices=list(OPS), default=list(OPS))
     args = p.parse_args()

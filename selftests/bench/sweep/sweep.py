@@ -14,13 +14,10 @@ It prints a line for each family, and the worst cases with what they compute.
 
 It fails where a result is wrong, a model is refused that a peer runs, or a step takes the
 reference evaluator."""
-import argparse
 import gc
-import math
 import os
 import sys
 import tempfile
-import time
 import zlib
 
 import numpy as np
@@ -28,33 +25,11 @@ import numpy as np
 import cases
 import sides
 from report import HEAD, summary
+from timing import options, time_all
 
 TURNS, TURN_S, REST_S, TOO_SHORT = 6, 0.02, 0.004, 30e-6
 # How far results may lie apart, of the largest there is; three roundings or so of each.
 NEAR = {"float64": 1e-9, "float32": 5e-5, "float16": 1e-2}
-
-
-def fastest(run, least):
-    """Of one turn: at least a run, then as many as fit."""
-    best, end = math.inf, time.perf_counter() + TURN_S
-    run()
-    while True:
-        begin = time.perf_counter()
-        run()
-        now = time.perf_counter()
-        best = min(best, now - begin)
-        if now > end:
-            return min(best, least)
-
-
-def time_all(some):
-    """The fastest run of each, in turns; threads that spin come to rest between."""
-    best = {s.name: math.inf for s in some}
-    for _ in range(TURNS):
-        for s in some:
-            time.sleep(REST_S)
-            best[s.name] = fastest(s.run, best[s.name])
-    return best
 
 
 def differs(got, want, loose):
@@ -115,7 +90,7 @@ def measure(case, model, data, threads, path, own):
         off = [differs(ours.outputs(), p.outputs(), loose) for p in peers]
         if off and all(off):
             case.wrong = "%s: %s" % (peers[0].name, off[0])
-        t = time_all([ours] + peers)
+        t = time_all([ours] + peers, TURNS, TURN_S, REST_S)
         t = {n: s - own[n] for n, s in t.items()}
         if peers:
             case.best = min((p.name for p in peers), key=t.get)
@@ -137,7 +112,7 @@ def calls(threads, path):
     m = d.model(d.op("Neg", d.input((1,))))
     write(m, path)
     some = [c(path, d.data, threads) for c in (sides.Ours, *sides.PEERS)]
-    best = time_all(some)
+    best = time_all(some, TURNS, TURN_S, REST_S)
     for s in some:
         s.close()
     return best
@@ -177,17 +152,13 @@ def sweep(args, threads, path):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--seed", type=int)
-    p.add_argument("--cases", type=int, default=10)
+    p = options(10)
     p.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     p.add_argument("--family", nargs="*", choices=list(cases.FAMILIES))
     p.add_argument("--worst", type=int, default=10)
     p.add_argument("--keep")
     p.add_argument("--verbose", action="store_true")
     args = p.parse_args()
-    if args.seed is None:
-        args.seed = int.from_bytes(os.urandom(4), "little")
     print("seed %d, %d cases a family" % (args.seed, args.cases))
     wrong = 0
     with tempfile.TemporaryDirectory() as tmp:
