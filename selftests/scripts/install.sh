@@ -13,7 +13,7 @@ kernels=$BUILD/test/install/gpu
 install_it()
 {
 	${MAKE:-make} -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/opt/rlx \
-		LIBDIR=$lib KERNELS="$kernels" PREBUILD_FLAGS=-q install
+		LIBDIR=$lib KERNELS="$kernels" PREBUILD_FLAGS="-q${RLX_TEST_SEED:-}" install
 }
 
 # What was compiled is installed, each file the same; none where there is no compiler.

@@ -3,13 +3,13 @@
  * Builds GPU kernels for hosts that have a driver and no compiler: those of
  * kernels/gpu/prebuilt.def, for every chip that the compilers found here know.
  *
- *	prebuild [-q] FOLDER [JOBS]
+ *	prebuild [-q[FIRST]] FOLDER [JOBS]
  *
  * Needs no GPU. Says what it leaves out, which is then compiled where it runs.
  *
  * -q is for who wants to know whether all of them compile: with little optimization, but
- * for every eighth, beginning anywhere, which is compiled as it is to run. Nothing loads
- * what the others are compiled to.
+ * for every eighth, from the one FIRST says, else from any, which is compiled as it is to run.
+ * Nothing loads what the others are compiled to.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,22 +138,23 @@ static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, bool q
 int main(int argc, char **argv)
 {
 	static const struct rlx_gpu_vendor *const vendors[] = { &rlx_gpu_cuda, &rlx_gpu_rocm };
-	bool quick = argc > 1 && !strcmp(argv[1], "-q");
+	bool quick = argc > 1 && !strncmp(argv[1], "-q", 2);
+	const char *why, *first = quick ? argv[1] + 2 : "";
 	int jobs, wrong = 0;
 	const struct gpu_chip *c, *made = NULL;
-	const char *why;
 	unsigned int i;
 
 	argc -= quick;
 	argv += quick;
 	jobs = argc > 2 ? atoi(argv[2]) : 1;
-	if (argc < 2 || argc > 3 || jobs < 1) {
-		fprintf(stderr, "usage: prebuild [-q] FOLDER [JOBS]\n");
+	if (argc < 2 || argc > 3 || jobs < 1 || strspn(first, "0123456789") != strlen(first)) {
+		fprintf(stderr, "usage: prebuild [-q[FIRST]] FOLDER [JOBS]\n");
 		return 2;
 	}
 	if (quick) {
-		full_from = (int)(time(NULL) % FULL_EACH);
-		printf("in full: %d of each %d\n", full_from, FULL_EACH);
+		full_from = (int)((*first ? strtoull(first, NULL, 10) : (uint64_t)time(NULL)) %
+				  FULL_EACH);
+		printf("in full: each %dth from %d on (-q%d)\n", FULL_EACH, full_from, full_from);
 	}
 	for (i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++) {
 		if (!gpu_rtc_get(vendors[i], &why)) {
