@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rlx/aot.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
@@ -22,14 +23,6 @@ enum { EACH = 3, MOST = 1000 };
 struct start {
 	double	wall, cpu;	/* seconds */
 };
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void must(enum rlx_status st, const struct rlx_error *err)
 {
@@ -73,13 +66,13 @@ static int starts(const char *path)
 	struct rlx_error err = { 0 };
 
 	for (int i = 0; i < EACH; i++) {
-		struct start t = { wall(), cpu_time() };
+		struct start t = { 1e-9 * (double)rlx_now(), cpu_time() };
 		struct rlx_program *p;
 		struct rlx_session *s;
 
 		must(rlx_program_load(path, &o, &p, &err), &err);
 		must(rlx_session_new(p, NULL, &s, &err), &err);
-		t.wall = wall() - t.wall;
+		t.wall = 1e-9 * (double)rlx_now() - t.wall;
 		t.cpu = cpu_time() - t.cpu;
 		CHECK(write(STDOUT_FILENO, &t, sizeof(t)) == sizeof(t));
 		rlx_session_free(s);
