@@ -110,8 +110,8 @@ enum rlx_status rlx_place_room(const struct rlx_arena *a, struct rlx_error *err)
 enum rlx_status rlx_place_exact(const struct rlx_arena *a, struct rlx_error *err);
 /* Ask for the nodes; fills why_node on failure. */
 bool rlx_place_nodes(struct rlx_arena *a);
-/* Bytes of an arena for @bytes: whole pages, huge ones where little of the last would be idle. */
-uint64_t rlx_place_size(uint64_t bytes, enum rlx_pages pages);
+/* Bytes of @a for @bytes: whole pages, and huge ones where a quarter of the last is asked for. */
+uint64_t rlx_place_size(const struct rlx_arena *a, uint64_t bytes);
 /* Take all pages, or those of a range, now; false with errno if memory is short. */
 bool rlx_place_fill(struct rlx_arena *a, bool write);
 bool rlx_place_fill_range(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write);

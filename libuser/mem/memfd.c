@@ -180,7 +180,7 @@ static enum rlx_status memfd_new(struct rlx_arena *a,
 				(unsigned long long)o->size, pool);
 	if (a->fd < 0) {
 		a->page = page;
-		a->size = rlx_place_size(o->size, o->pages);
+		a->size = rlx_place_size(a, o->size);
 		st = rlx_place_room(a, err);
 		if (st)
 			return st;

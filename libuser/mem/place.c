@@ -92,14 +92,16 @@ static bool reserve(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool w
 	return true;
 }
 
-uint64_t rlx_place_size(uint64_t bytes, enum rlx_pages pages)
+uint64_t rlx_place_size(const struct rlx_arena *a, uint64_t bytes)
 {
 	uint64_t page = rlx_page_bytes(), size = (bytes + page - 1) & ~(page - 1);
 	uint64_t rest = size % HUGE_BYTES;
 
+	/* limits may be just what was asked for */
+	if (a->pages == RLX_PAGES_SMALL || a->flags & RLX_ARENA_EXACT)
+		return size;
 	/* to take a huge page costs less time than the small ones of a quarter of it */
-	if (pages != RLX_PAGES_SMALL && size > HUGE_BYTES && rest >= HUGE_BYTES / 4 &&
-	    size < UINT64_MAX - HUGE_BYTES)
+	if (size > HUGE_BYTES && rest >= HUGE_BYTES / 4 && size < UINT64_MAX - HUGE_BYTES)
 		size += HUGE_BYTES - rest;
 	return size;
 }

@@ -373,6 +373,23 @@ TEST(lock_stops_at_the_limit_and_says_so)
 	CHECK_EQ(locked, 0);
 }
 
+/* What may be locked is enough for it, if not for whole huge pages. */
+TEST(an_exact_arena_is_as_large_as_asked)
+{
+	struct rlx_arena_opts o = { .size = 5 << 19, .flags = RLX_ARENA_EXACT };
+	struct rlimit lim = { o.size, o.size };
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a;
+
+	if (on_kmod())
+		rlx_test_skip("of memfd: the module locks all or gives none");
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &lim));
+	if (!geteuid() && setuid(65534))	/* root may lock all it likes */
+		rlx_test_skip("cannot give up CAP_IPC_LOCK");
+	CHECKF(!rlx_arena_new(&o, &a, &err), "%s", err.text);
+	rlx_arena_put(a);
+}
+
 TEST(huge_pages_are_counted_or_explained)
 {
 	struct rlx_arena *a = make(8 << 20, 0, RLX_PAGES_HUGE);

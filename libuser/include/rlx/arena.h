@@ -70,7 +70,8 @@ enum rlx_arena_flags {
 
 /**
  * struct rlx_arena_opts - what rlx_arena_new() shall make.
- * @size:     bytes; rounded up to a whole page of the kind got, huge ones where little is left
+ * @size:     bytes; rounded up to a whole page of the kind got, and unless EXACT to a whole huge
+ *            one where at least a quarter of it is asked for
  * @name:     shown in /proc/PID/maps as memfd:rlx-NAME; NULL for none
  * @provider: "kmod" or "memfd"; NULL takes what RLX_ARENA_PROVIDER in the
  *            environment names, else kmod where it can give the memory (but not
