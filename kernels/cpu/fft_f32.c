@@ -9,6 +9,7 @@
 #define F_LOADU(p)	vf_loadu(p)
 #define F_LOADN(p, n)	vf_loadn(p, n)
 #define F_STOREN(p, v, n) vf_storen(p, v, n)
+#define F_TRANSPOSE(r)	vf_transpose(r)
 #include "kernels/simd/fft_pass.h"
 #include "kernels/simd/fft_move.h"
 #include "kernels/simd/fft_line.h"

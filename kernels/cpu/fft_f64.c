@@ -9,6 +9,7 @@
 #define F_LOADU(p)	vd_loadu(p)
 #define F_LOADN(p, n)	vd_loadn(p, n)
 #define F_STOREN(p, v, n) vd_storen(p, v, n)
+#define F_TRANSPOSE(r)	vd_transpose(r)
 #include "kernels/simd/fft_pass.h"
 #include "kernels/simd/fft_move.h"
 #include "kernels/simd/fft_line.h"

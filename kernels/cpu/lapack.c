@@ -4,8 +4,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/lapack.h"
-#include "kernels/simd/vec.h"
-#include "kernels/simd/zip.h"
+#include "kernels/simd/transpose.h"
 
 #ifndef RLX_V512
 rlx_k_fn RLX_K(lapack);
@@ -15,11 +14,6 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 	return rlx_k_type_size((enum rlx_dtype)a->l.type);
 }
 
-#if RLX_VB == 32
-#define V_HALVES(half)	RLX_ZIP(half, 8)
-#else
-#define V_HALVES(half)	RLX_ZIP(half, 4)
-#endif
 #define T		float
 #define V		vf
 #define VN		RLX_VL
@@ -37,13 +31,7 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 #undef V
 #undef VN
 #undef V_CALL
-#undef V_HALVES
 
-#if RLX_VB == 32
-#define V_HALVES(half)	RLX_ZIP(half, 4)
-#else
-#define V_HALVES(half)	RLX_ZIP(half, 2)
-#endif
 #define T		double
 #define V		vd
 #define VN		RLX_VLD

@@ -2,7 +2,7 @@
 /*
  * What lapack.c calls for one type: T, with LAPACK its member of struct rlx_lapack, CLASS that of
  * converters, DTYPE the type that needs none, and F(name) functions' names; V a vector of
- * VN, with functions V_CALL(name) and lanes to interleave V_HALVES(LO), V_HALVES(HI).
+ * VN, with functions V_CALL(name).
  *
  * LAPACK has columns one behind the other, so it sees our matrices transposed.
  */
@@ -101,23 +101,6 @@ static void F(transpose)(T *y, const T *x, int64_t m, int64_t n)
 					y[c * m + r] = x[r * n + c];
 }
 
-RLX_INLINE void F(transpose_square)(V r[VN])
-{
-	V t[VN];
-
-	RLX_UNROLL
-	for (int step = 1; step < VN; step *= 2) {
-		RLX_UNROLL
-		for (int i = 0; i < VN / 2; i++) {
-			t[2 * i] = __builtin_shufflevector(r[i], r[i + VN / 2], V_HALVES(LO));
-			t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + VN / 2], V_HALVES(HI));
-		}
-		RLX_UNROLL
-		for (int i = 0; i < VN; i++)
-			r[i] = t[i];
-	}
-}
-
 /*
  * The square at (i, j) of y[n][n] and the one at (j, i): the mean of both of x, and 0; where they
  * are one, 0 above the diagonal. @none: += 0, or NaN.
@@ -132,7 +115,7 @@ RLX_INLINE void F(mean_square)(const T *x, T *y, int64_t n, int64_t i, int64_t j
 		a[r] = V_CALL(loadu)(x + (i + r) * n + j);
 		b[r] = V_CALL(loadu)(x + (j + r) * n + i);
 	}
-	F(transpose_square)(b);
+	V_CALL(transpose)(b);
 	RLX_UNROLL
 	for (int64_t r = 0; r < VN; r++) {
 		a[r] = (a[r] + b[r]) * (T)0.5;

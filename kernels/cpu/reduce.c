@@ -37,19 +37,9 @@ typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
 typedef uint64_t vul_u __attribute__((vector_size(RLX_VB), aligned(8), may_alias));
 typedef uint32_t vu_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
 
-#if RLX_VLD == 8
-#define ZIP_LO_64	0, 8, 1, 9, 2, 10, 3, 11
-#define ZIP_HI_64	4, 12, 5, 13, 6, 14, 7, 15
-#elif RLX_VLD == 4
-#define ZIP_LO_64	0, 4, 1, 5
-#define ZIP_HI_64	2, 6, 3, 7
-#else
-#define ZIP_LO_64	0, 2
-#define ZIP_HI_64	1, 3
-#endif
 #define ZIP(V, a, b, end)	(V)(sizeof((a)[0]) == 4 ?	\
-	(V)__builtin_shufflevector((vi)(a), (vi)(b), RLX_ZIP_##end) :	\
-	(V)__builtin_shufflevector((vl)(a), (vl)(b), ZIP_##end##_64))
+	(V)__builtin_shufflevector((vi)(a), (vi)(b), RLX_ZIP_32(end)) :	\
+	(V)__builtin_shufflevector((vl)(a), (vl)(b), RLX_ZIP_64(end)))
 
 #define SEL(V, m, a, b)	((V)(((vl)(m) & (vl)(a)) | (~(vl)(m) & (vl)(b))))
 

@@ -7,7 +7,7 @@
 #ifndef RLX_SIMD_FFT_MOVE_H
 #define RLX_SIMD_FFT_MOVE_H
 
-#include "kernels/simd/zip.h"
+#include "kernels/simd/transpose.h"
 
 #if FW == 16
 #define F_LO	RLX_ZIP_LO_16
@@ -65,19 +65,7 @@ RLX_INLINE int64_t there(const struct fft_tile *t, int64_t e)
 
 static void transpose_square(FV r[FW])
 {
-	FV t[FW];
-
-	RLX_UNROLL
-	for (int step = 1; step < FW; step *= 2) {
-		RLX_UNROLL
-		for (int i = 0; i < FW / 2; i++) {
-			t[2 * i] = __builtin_shufflevector(r[i], r[i + FW / 2], F_LO);
-			t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + FW / 2], F_HI);
-		}
-		RLX_UNROLL
-		for (int i = 0; i < FW; i++)
-			r[i] = t[i];
-	}
+	F_TRANSPOSE(r);
 }
 
 /* Numbers of an element that lie side by side in a line of its own, or 0. */

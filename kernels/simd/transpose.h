@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Square transposes of 32-bit elements in registers: interleaving the two
- * halves of the rows as often as it takes to double one to RLX_VL.
+ * Square transposes in registers: interleaving the two halves of the rows as
+ * often as it takes to double one to the number of lanes.
  */
 #ifndef RLX_SIMD_TRANSPOSE_H
 #define RLX_SIMD_TRANSPOSE_H
@@ -9,36 +9,28 @@
 #include "kernels/simd/vec.h"
 #include "kernels/simd/zip.h"
 
-#if RLX_VB == 64
-#define RLX_ZIP_LO	RLX_ZIP_LO_16
-#define RLX_ZIP_HI	RLX_ZIP_HI_16
-#elif RLX_VB == 32
-#define RLX_ZIP_LO	RLX_ZIP_LO_8
-#define RLX_ZIP_HI	RLX_ZIP_HI_8
-#else
-#define RLX_ZIP_LO	RLX_ZIP_LO_4
-#define RLX_ZIP_HI	RLX_ZIP_HI_4
-#endif
-
-RLX_INLINE void vi_transpose(vi r[RLX_VL])
-{
-	vi t[RLX_VL];
-	int step, i;
-
-	RLX_UNROLL
-	for (step = 1; step < RLX_VL; step *= 2) {
-		RLX_UNROLL
-		for (i = 0; i < RLX_VL / 2; i++) {
-			vi a = r[i], b = r[i + RLX_VL / 2];
-
-			t[2 * i] = __builtin_shufflevector(a, b, RLX_ZIP_LO);
-			t[2 * i + 1] = __builtin_shufflevector(a, b, RLX_ZIP_HI);
-		}
-		RLX_UNROLL
-		for (i = 0; i < RLX_VL; i++)
-			r[i] = t[i];
-	}
+#define RLX_TRANSPOSE(name, V, n, zip)						\
+RLX_INLINE void name(V r[n])							\
+{										\
+	V t[n];									\
+										\
+	RLX_UNROLL								\
+	for (int step = 1; step < (n); step *= 2) {				\
+		RLX_UNROLL							\
+		for (int i = 0; i < (n) / 2; i++) {				\
+			V a = r[i], b = r[i + (n) / 2];				\
+										\
+			t[2 * i] = __builtin_shufflevector(a, b, zip(LO));	\
+			t[2 * i + 1] = __builtin_shufflevector(a, b, zip(HI));	\
+		}								\
+		RLX_UNROLL							\
+		for (int i = 0; i < (n); i++)					\
+			r[i] = t[i];						\
+	}									\
 }
+RLX_TRANSPOSE(vi_transpose, vi, RLX_VL, RLX_ZIP_32)
+RLX_TRANSPOSE(vf_transpose, vf, RLX_VL, RLX_ZIP_32)
+RLX_TRANSPOSE(vd_transpose, vd, RLX_VLD, RLX_ZIP_64)
 
 /*
  * dst[j][i] = src[i][j] for i < ni and j < nj; strides in bytes. Where i is at
