@@ -125,6 +125,10 @@ static void load_tile(const struct fft_tile *t, cv *d, bool swap)
 		int64_t n = there(t, e);
 		cv c = { { 0 }, { 0 } };
 
+		if (!n) {		/* as of all that follow: no more is read */
+			memset(d + e, 0, (size_t)(t->ne - e) * sizeof(*d));
+			return;
+		}
 		if (t->to_l == 1) {
 			c.re = F_LOADN(p, (size_t)n);
 			c.im = part ? F_LOADN(p + part, (size_t)n) : (FV){ 0 };
@@ -175,6 +179,8 @@ static void store_tile(const struct fft_tile *t, const cv *s)
 		size_t n = (size_t)there(t, e);
 		cv c = s[e];
 
+		if (!n)			/* nor is any that follows */
+			return;
 		if (t->to_l == 2 && part == 1) {
 			F_STOREN(p, __builtin_shufflevector(c.re, c.im, F_LO), 2 * n);
 			if (2 * n > FW)
