@@ -116,15 +116,15 @@ static void rlx_arena_end(struct rlx_arena *a)
 static void rlx_arena_put_work(struct work_struct *work)
 {
 	struct rlx_arena *a = container_of(work, struct rlx_arena, put_work);
-	struct rlx_arena_turn turn = { .nr = a->turn.nr };	/* @a goes before its turn ends */
+	struct rlx_arena_ending ending = { .seq = a->ending.seq };	/* outlives @a */
 
 	spin_lock_irq(&rlx_dev.end_lock);
-	list_replace(&a->turn.node, &turn.node);
+	list_replace(&a->ending.node, &ending.node);
 	spin_unlock_irq(&rlx_dev.end_lock);
 	rlx_stall("arena-ends");
 	rlx_arena_end(a);
 	spin_lock_irq(&rlx_dev.end_lock);
-	list_del(&turn.node);
+	list_del(&ending.node);
 	spin_unlock_irq(&rlx_dev.end_lock);
 	wake_up_all(&rlx_dev.ended);
 }
@@ -135,22 +135,22 @@ static void rlx_arena_end_later(struct kref *ref)
 	unsigned long flags;
 
 	spin_lock_irqsave(&rlx_dev.end_lock, flags);
-	a->turn.nr = ++rlx_dev.end_nr;
-	list_add_tail(&a->turn.node, &rlx_dev.ending);
+	a->ending.seq = ++rlx_dev.end_seq;
+	list_add_tail(&a->ending.node, &rlx_dev.ending);
 	spin_unlock_irqrestore(&rlx_dev.end_lock, flags);
 	queue_work(rlx_dev.end_wq, &a->put_work);
 }
 
-u64 rlx_arena_turn(void)
+u64 rlx_arena_end_seq(void)
 {
-	const struct rlx_arena_turn *first;
-	u64 nr;
+	const struct rlx_arena_ending *first;
+	u64 seq;
 
 	spin_lock_irq(&rlx_dev.end_lock);
-	first = list_first_entry_or_null(&rlx_dev.ending, struct rlx_arena_turn, node);
-	nr = first ? first->nr : rlx_dev.end_nr + 1;
+	first = list_first_entry_or_null(&rlx_dev.ending, struct rlx_arena_ending, node);
+	seq = first ? first->seq : rlx_dev.end_seq + 1;
 	spin_unlock_irq(&rlx_dev.end_lock);
-	return nr;
+	return seq;
 }
 
 /*
@@ -164,11 +164,11 @@ bool rlx_arena_wait_ended(u64 first)
 	u64 last;
 
 	spin_lock_irq(&rlx_dev.end_lock);
-	last = rlx_dev.end_nr;
+	last = rlx_dev.end_seq;
 	spin_unlock_irq(&rlx_dev.end_lock);
 	if (first > last)
 		return false;
-	return wait_event_killable_timeout(rlx_dev.ended, rlx_arena_turn() > last,
+	return wait_event_killable_timeout(rlx_dev.ended, rlx_arena_end_seq() > last,
 					   RLX_ARENA_END_WAIT) >= 0;
 }
 
@@ -557,7 +557,7 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 	ret = rlx_arena_check_create(c);
 	if (ret)
 		return ret;
-	first = rlx_arena_turn();
+	first = rlx_arena_end_seq();
 	a = rlx_arena_make(session, c);
 	if ((a == ERR_PTR(-ENOMEM) || a == ERR_PTR(-ENOSPC)) && rlx_arena_wait_ended(first))
 		a = rlx_arena_make(session, c);

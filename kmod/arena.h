@@ -51,13 +51,13 @@ struct rlx_arena_ops {
 };
 
 /**
- * struct rlx_arena_turn - an arena whose end is put off.
+ * struct rlx_arena_ending - an arena whose end is put off.
  * @node: in rlx_dev.ending
- * @nr:   how many were before it, and it
+ * @seq:  its sequence number
  */
-struct rlx_arena_turn {
+struct rlx_arena_ending {
 	struct list_head	node;
-	u64			nr;
+	u64			seq;
 };
 
 /**
@@ -87,7 +87,7 @@ struct rlx_arena_turn {
  * @seals:     RLX_KSEAL_*; written under @seal_lock, read anywhere
  * @node:      in rlx_dev.arenas once published, protected by rlx_dev.lock
  * @put_work:  the end, where putting must not sleep or a task dies
- * @turn:      then among those that end; protected by rlx_dev.end_lock
+ * @ending:    then among those that end; protected by rlx_dev.end_lock
  *
  * @export_lock: protects @export_list
  * @export_list:   devices that use an export; dmabuf.c
@@ -118,7 +118,7 @@ struct rlx_arena {
 
 	struct list_head		node;
 	struct work_struct		put_work;
-	struct rlx_arena_turn		turn;
+	struct rlx_arena_ending		ending;
 
 	struct mutex			export_lock;
 	struct list_head		export_list;
@@ -163,12 +163,12 @@ void rlx_arena_put(struct rlx_arena *a);
  */
 void rlx_arena_put_now(struct rlx_arena *a);
 
-/* The first whose end is put off and goes on, or one behind the last there was. */
-u64 rlx_arena_turn(void);
+/* Sequence number of the first whose end is put off and goes on, or of the next there will be. */
+u64 rlx_arena_end_seq(void);
 
 /**
  * rlx_arena_wait_ended - what those have that died is as good as free: wait for it.
- * @first: rlx_arena_turn() from before the try that was refused
+ * @first: rlx_arena_end_seq() from before the try that was refused
  *
  * For who was refused for want of memory or room; at most some seconds. Process context,
  * no lock held.

@@ -36,9 +36,9 @@ struct workqueue_struct;
  * @arenas:   struct rlx_arena, published ones
  * @services: struct rlx_service, until their memory goes
  *
- * @end_lock: protects @ending and @end_nr; taken in any context, and nothing within
- * @ending:   struct rlx_arena_turn: whose end is left to @end_wq, as they came
- * @end_nr:   how many ever were
+ * @end_lock: protects @ending and @end_seq; taken in any context, and nothing within
+ * @ending:   struct rlx_arena_ending: whose end is left to @end_wq, as they came
+ * @end_seq:  sequence number of the last of them
  * @ended:    for who waits until some are gone
  *
  * @lock is outermost but for a session's or arena's end; nothing of ours but
@@ -61,7 +61,7 @@ struct rlx_device {
 
 	spinlock_t		end_lock;
 	struct list_head	ending;
-	u64			end_nr;
+	u64			end_seq;
 	wait_queue_head_t	ended;
 };
 

@@ -27,7 +27,7 @@ static void rlx_area_free_pages(struct rlx_area *area)
 static int rlx_area_charge(struct rlx_area *area, struct rlx_session *session,
 			   unsigned long nr)
 {
-	u64 first = rlx_arena_turn();
+	u64 first = rlx_arena_end_seq();
 	int err = rlx_account_charge(&area->charge, session, nr);
 
 	if (err == -ENOMEM && rlx_arena_wait_ended(first))

@@ -13,6 +13,7 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 
 long k_ioctl(int fd, unsigned long cmd, void *arg)
 {
@@ -294,4 +295,26 @@ void k_no_fd(long (*fn)(void *arg), void *arg)
 	CHECK(!setrlimit(RLIMIT_NOFILE, &lim));
 	CHECK_EQ(fn(arg), 0);
 	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+}
+
+bool k_stall_at(const char *where)
+{
+	int fd = open("/sys/module/rlx/parameters/stall_at", O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = write(fd, where, strlen(where));
+	close(fd);
+	return n > 0;
+}
+
+void k_stalled_wait(void)
+{
+	for (int i = 0; i < 60000; i++) {
+		if (k_file_number("/sys/module/rlx/parameters/stalled") > 0)
+			return;
+		usleep(1000);
+	}
+	CHECKF(false, "nobody stopped there");
 }

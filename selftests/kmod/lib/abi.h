@@ -88,4 +88,12 @@ int k_fail_nth(const char *name, long (*fn)(void *arg), void *arg,
  */
 void k_no_fd(long (*fn)(void *arg), void *arg);
 
+/*
+ * Whoever comes to rlx_stall(@where) in the module stops there, until "\n" is written; false where
+ * the module is built without test hooks.
+ */
+bool k_stall_at(const char *where);
+/* Waits until somebody has stopped; fails the test after a minute. */
+void k_stalled_wait(void);
+
 #endif

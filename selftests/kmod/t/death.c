@@ -67,38 +67,6 @@ static void park(struct io_uring *ring, int fd, uint32_t op, const void *arg)
 	CHECK_EQ(io_uring_submit(ring), 1);
 }
 
-/* ---- places where a call stops ---- */
-
-static bool stall_at(const char *where)
-{
-	int fd = open("/sys/module/rlx/parameters/stall_at", O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = write(fd, where, strlen(where));
-	close(fd);
-	return n > 0;
-}
-
-static void stalled_wait(void)
-{
-	char buf[16];
-
-	for (int i = 0; i < 60000; i++) {
-		int fd = open("/sys/module/rlx/parameters/stalled", O_RDONLY | O_CLOEXEC);
-		ssize_t n = read(fd, buf, sizeof(buf) - 1);
-
-		close(fd);
-		CHECK(n > 0);
-		buf[n] = 0;
-		if (atoi(buf) > 0)
-			return;
-		usleep(1000);
-	}
-	CHECKF(false, "nobody stopped there");
-}
-
 /* ---- victims: children that do something, say so, and wait for the end ---- */
 
 static void say(void)
@@ -289,13 +257,13 @@ TEST(client_in_submit)
 	struct scene s = scene_new(0, IOCTL);
 	struct k_child v;
 
-	if (!stall_at("submit"))
+	if (!k_stall_at("submit"))
 		rlx_test_skip("the module is built without test hooks");
 	scene_executor(&s);
 	v = k_child_new(client, &s);
-	stalled_wait();
+	k_stalled_wait();
 	k_child_kill(&v);
-	stall_at("\n");
+	k_stall_at("\n");
 	expect_gone(&s, 1);
 	scene_free(&s);
 }
@@ -324,15 +292,15 @@ TEST(client_while_its_request_is_fetched_or_committed)
 		struct k_child v;
 		pthread_t t;
 
-		if (!stall_at(where[i]))
+		if (!k_stall_at(where[i]))
 			rlx_test_skip("the module is built without test hooks");
 		scene_executor(&s);
 		v = k_child_new(client, &s);
 		hear(&v);
 		CHECK(!pthread_create(&t, NULL, fetch_and_commit, &r));
-		stalled_wait();
+		k_stalled_wait();
 		k_child_kill(&v);
-		stall_at("\n");
+		k_stall_at("\n");
 		CHECK(!pthread_join(t, NULL));
 		/* It was delivered and goes on; its result has nobody. */
 		CHECK_EQ(r.committed, 1);
@@ -350,7 +318,7 @@ TEST(client_as_its_executor_is_judged)
 	uint32_t tag[2];
 	int ch[2];
 
-	if (!stall_at("patience"))
+	if (!k_stall_at("patience"))
 		rlx_test_skip("the module is built without test hooks");
 	s.svc = k_ioctl(s.session, RLX_IOC_SERVICE_CREATE, &c);
 	CHECK(s.svc >= 0);
@@ -362,10 +330,10 @@ TEST(client_as_its_executor_is_judged)
 	}
 	close(ch[1]);
 	/* In time, which is over: it stops at the first, which lives. */
-	stalled_wait();
+	k_stalled_wait();
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag[1], 0, 0), 1);
 	close(ch[0]);
-	stall_at("\n");
+	k_stall_at("\n");
 	/* Only just dead: its executor has two seconds. */
 	CHECK_EQ(k_info(s.svc).state, RLX_SERVICE_LIVE);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag[0], 0, 0), 1);
@@ -476,13 +444,13 @@ TEST(first_executor_is_never_dead)
 	struct pollfd p = { .fd = s.svc, .events = POLLOUT };
 	pthread_t t;
 
-	if (!stall_at("becoming"))
+	if (!k_stall_at("becoming"))
 		rlx_test_skip("the module is built without test hooks");
 	CHECK_EQ(poll(&p, 1, 0), 0);
 	CHECK(!pthread_create(&t, NULL, becomes_executor, &s));
-	stalled_wait();
+	k_stalled_wait();
 	poll(&p, 1, 0);
-	stall_at("\n");
+	k_stall_at("\n");
 	CHECK(!pthread_join(t, NULL));
 	CHECK(!(p.revents & POLLHUP));
 	CHECK_EQ(poll(&p, 1, 0), 1);
@@ -551,7 +519,7 @@ TEST(executor_in_a_call)
 		struct rlx_rq rq;
 		struct k_child v;
 
-		if (!stall_at(where[i & 1]))
+		if (!k_stall_at(where[i & 1]))
 			rlx_test_skip("the module is built without test hooks");
 		s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
 		scene_attach(&s);
@@ -559,9 +527,9 @@ TEST(executor_in_a_call)
 		v = k_child_new(executor_commits, &s);
 		hear(&v);
 		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-		stalled_wait();
+		k_stalled_wait();
 		k_child_kill(&v);
-		stall_at("\n");
+		k_stall_at("\n");
 		/* A commit was done or was not; a fetch that was not told is lost. */
 		if (i & 2) {
 			scene_executor(&s);

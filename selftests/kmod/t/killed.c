@@ -563,25 +563,13 @@ TEST(huge_pages_of_the_dead)
 	}
 }
 
-static bool stall_at(const char *where)
-{
-	int fd = open("/sys/module/rlx/parameters/stall_at", O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = write(fd, where, strlen(where));
-	close(fd);
-	return n > 0;
-}
-
 /* An end that does not come to its end keeps its own room, and nobody who asks for it. */
 TEST(room_of_the_stuck)
 {
 	struct victim v = { .prepare = have_pins, .idle = true }, next = { .arena = -1 };
 	struct k_child c;
 
-	if (!stall_at("arena-ends"))
+	if (!k_stall_at("arena-ends"))
 		rlx_test_skip("the module is built without test hooks");
 	many_pages(&next);
 	k_file_write(CAP, PINNED);
@@ -589,7 +577,7 @@ TEST(room_of_the_stuck)
 	CHECK_EQ(k_child_said(&c, 60000), 'p');
 	k_child_kill(&c);
 	next.arena = pin_user(&next, PINNED);
-	stall_at("\n");
+	k_stall_at("\n");
 	CHECK_EQ(next.arena, -ENOMEM);
 	CHECK(k_stat_becomes("nr_arenas", 0));
 	next.arena = pin_user(&next, PINNED);
