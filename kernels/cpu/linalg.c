@@ -8,7 +8,7 @@
 #ifndef RLX_V512
 rlx_k_fn RLX_K(linalg);
 
-enum { BLOCK = RLX_K_LINALG_BLOCK, NARROW = BLOCK / 4, STRIP = 64 };
+enum { BLOCK = RLX_K_LINALG_BLOCK, NARROW = BLOCK / 4, STRIP = 64, SOLVE_REGS = 8 };
 
 /* Rows [k, done) of @m, and columns [done, end) or rows, in strips */
 struct rest {
@@ -147,11 +147,105 @@ struct solve {
 	bool		upper, unit;
 };
 
-/* Row i of b[..][k] less what rows [from, to) of the solution give. */
-static void solve_row(struct mat m, struct mat b, int64_t i, int64_t from, int64_t to, int64_t k)
+/* A block of @s: row l of those that are solved one after the other is row first + l step. */
+struct block {
+	const struct solve	*s;
+	struct mat		b;
+	int64_t			first, step, len;
+};
+
+RLX_INLINE const double *factors(const struct block *e, int64_t l)
 {
-	for (int64_t j = from; j < to; j++)
-		subtract(b.p + i * b.ld, b.p + j * b.ld, m.p[i * m.ld + j], k);
+	return e->s->m.p + (e->first + l * e->step) * e->s->m.ld + e->first;
+}
+
+/*
+ * @v vectors of columns, of which the last ones may overlap, so that @columns are all; as many
+ * rows at a time as there are registers for, behind the last one that one again.
+ */
+RLX_INLINE void solve_vectors(const struct block *e, double *b, int64_t columns, int v)
+{
+	const int rows = SOLVE_REGS / v;
+	int64_t at[SOLVE_REGS];
+	vd x[SOLVE_REGS];
+
+	for (int c = 0; c < v; c++)
+		at[c] = (c + 1) * RLX_VLD < columns ? c * RLX_VLD : columns - RLX_VLD;
+	for (int64_t l = 0; l < e->len; l += rows) {
+		const double *f[SOLVE_REGS];
+		double *y[SOLVE_REGS];
+
+		RLX_UNROLL
+		for (int r = 0; r < rows; r++) {
+			const int64_t i = l + r < e->len ? l + r : e->len - 1;
+
+			f[r] = factors(e, i);
+			y[r] = b + (e->first + i * e->step) * e->b.ld;
+			RLX_UNROLL
+			for (int c = 0; c < v; c++)
+				x[r * v + c] = vd_loadu(y[r] + at[c]);
+		}
+		for (int64_t j = 0; j < l; j++) {
+			const double *known = b + (e->first + j * e->step) * e->b.ld;
+
+			RLX_UNROLL
+			for (int c = 0; c < v; c++) {
+				const vd t = vd_loadu(known + at[c]);
+
+				RLX_UNROLL
+				for (int r = 0; r < rows; r++)
+					x[r * v + c] -= t * f[r][j * e->step];
+			}
+		}
+		RLX_UNROLL
+		for (int r = 0; r < rows; r++) {
+			if (l + r == e->len)
+				return;
+			RLX_UNROLL
+			for (int c = 0; c < v; c++) {
+				RLX_UNROLL
+				for (int q = 0; q < r; q++)
+					x[r * v + c] -= x[q * v + c] * f[r][(l + q) * e->step];
+				if (!e->s->unit)
+					x[r * v + c] /= f[r][(l + r) * e->step];
+			}
+			RLX_UNROLL
+			for (int c = 0; c < v; c++)
+				vd_storeu(y[r] + at[c], x[r * v + c]);
+		}
+	}
+}
+
+/* Fewer columns than a vector has lanes */
+static void solve_few(const struct block *e, int64_t columns)
+{
+	for (int64_t l = 0; l < e->len; l++)
+		for (int64_t c = 0; c < columns; c++) {
+			const double *f = factors(e, l);
+			double *b = e->b.p + e->first * e->b.ld + c, x = b[l * e->step * e->b.ld];
+
+			for (int64_t j = 0; j < l; j++)
+				x -= b[j * e->step * e->b.ld] * f[j * e->step];
+			b[l * e->step * e->b.ld] = e->s->unit ? x : x / f[l * e->step];
+		}
+}
+
+static void solve_block(const struct block *e, int64_t k)
+{
+	enum { MOST = 4 * RLX_VLD };
+	int64_t some;
+
+	if (k < RLX_VLD)
+		solve_few(e, k);
+	for (int64_t c = 0; k >= RLX_VLD && c < k; c += some) {
+		some = k - c < MOST ? k - c : MOST;
+		if (k - c - some && k - c - some < RLX_VLD)	/* these are to be a vector */
+			some -= RLX_VLD;
+		if (some <= 2 * RLX_VLD)
+			solve_vectors(e, e->b.p + c, some, 2);
+		else
+			solve_vectors(e, e->b.p + c, some, 4);
+	}
 }
 
 static void solve_columns(const struct solve *s, struct mat b, int64_t k)
@@ -163,16 +257,8 @@ static void solve_columns(const struct solve *s, struct mat b, int64_t k)
 		int64_t len = n - done < BLOCK ? n - done : BLOCK;
 		int64_t from = s->upper ? n - done - len : done, to = from + len;
 
-		for (int64_t l = 0; l < len; l++) {
-			int64_t i = s->upper ? to - 1 - l : from + l;
-
-			if (s->upper)
-				solve_row(m, b, i, i + 1, to, k);
-			else
-				solve_row(m, b, i, from, i, k);
-			for (int64_t j = 0; !s->unit && j < k; j++)
-				b.p[i * b.ld + j] /= m.p[i * m.ld + i];
-		}
+		solve_block(&(struct block){ s, b, s->upper ? to - 1 : from, s->upper ? -1 : 1,
+					     len }, k);
 		if (s->upper)
 			RLX_K(mat_minus)(b, mat_at(m, 0, from), mat_at(b, from, 0), from, k, len);
 		else

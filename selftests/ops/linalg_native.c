@@ -446,6 +446,29 @@ static void shapes_of(enum op op)
 	}
 }
 
+/* Vectors of columns, the last of which may overlap, and fewer than one has lanes */
+TEST(right_sides_of_any_number)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int64_t k = 1; k <= 72; k++) {
+		const int64_t n = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
+		const enum op op = rlx_test_rand(&seed) % 2 ? SOLVE : TRIANGULAR;
+		struct problem p = problem(op, k % 2, n, n, true);
+
+		p.k = k;
+		free(p.b);
+		p.b = doubles(p.batch * n * k);
+		p.upper = rlx_test_rand(&seed) % 2;
+		p.transposed = rlx_test_rand(&seed) % 2;
+		p.unit = rlx_test_rand(&seed) % 2;
+		refill(&p, RANDOM, &seed);
+		CHECKF(!try(&p), "%s", p.err.text);
+		check(&p);
+		forget(&p);
+	}
+}
+
 TEST(qr) { shapes_of(QR); }
 TEST(eigh) { shapes_of(EIGH); }
 TEST(svd) { shapes_of(SVD); }
