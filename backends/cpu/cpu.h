@@ -112,6 +112,29 @@ static inline const struct rlx_kernels *cpu_kernels(const struct rlx_lower *lo)
 	return cpu_device_of(lo)->k;
 }
 
+#ifdef __x86_64__
+__attribute__((target("avx"))) static inline void cpu_clear_upper(void)
+{
+	__builtin_ia32_vzeroupper();
+}
+#else
+static inline void cpu_clear_upper(void)
+{
+}
+#endif
+
+/*
+ * Units of a kernel of level @isa. GCC leaves the upper halves of vector registers in use where it
+ * compiles for size, and then SSE code, whoever's it is, takes up to three times as long.
+ */
+static inline void cpu_run_units(enum rlx_isa isa, rlx_k_fn *fn, const void *args, size_t begin,
+				 size_t end, void *scratch)
+{
+	fn(args, begin, end, scratch);
+	if (isa > RLX_ISA_BASE)
+		cpu_clear_upper();
+}
+
 /*
  * Memory prepared once from constant input @k and shared by all programs of the
  * process, or of the store, that ask with the same @kind and @param (packed

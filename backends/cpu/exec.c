@@ -91,13 +91,14 @@ struct shared {
 	const void	*args;
 	char		*scratch;
 	uint64_t	 scratch_bytes;
+	enum rlx_isa	 isa;
 };
 
 static void run_units(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
 {
 	const struct shared *s = ctx;
 
-	s->fn(s->args, begin, end, s->scratch + worker * s->scratch_bytes);
+	cpu_run_units(s->isa, s->fn, s->args, begin, end, s->scratch + worker * s->scratch_bytes);
 }
 
 static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t units)
@@ -107,13 +108,13 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 	struct shared s = {
 		.fn = call->fn, .args = x->image + call->base.args,
 		.scratch = (char *)x->base.work + c->scratch_at,
-		.scratch_bytes = c->scratch_bytes,
+		.scratch_bytes = c->scratch_bytes, .isa = dev->isa,
 	};
 
 	if (call->parallel)
 		rlx_pool_run(dev->pool, run_units, &s, units, 0);
 	else if (units)
-		call->fn(s.args, 0, units, s.scratch);
+		run_units(&s, 0, units, 0);
 }
 
 /* For who asks which experts are hit: all are where the kernel reads them. */

@@ -195,7 +195,8 @@ void cpu_pack(struct rlx_lower *lo, void *field, const struct cpu_packing *p)
 		from = rlx_lower_const(lo, p->input);
 		memcpy((char *)p->args + p->src_at, &from, sizeof(from));
 		memcpy((char *)p->args + p->dst_at, &dst, sizeof(dst));
-		((rlx_k_fn *const *)cpu_kernels(lo))[p->kernel](p->args, 0, p->units, NULL);
+		cpu_run_units(cpu_isa(lo), ((rlx_k_fn *const *)cpu_kernels(lo))[p->kernel], p->args,
+			      0, p->units, NULL);
 		return;
 	}
 	if (((struct cpu_lower *)lo)->dry || lo->status)

@@ -4,6 +4,7 @@
 #include "ir/element.h"
 #include "rlx/log.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/lib/upper.h"
 
 unsigned int op_case_failures;
 
@@ -187,6 +188,7 @@ static enum rlx_status run(const struct op_case *c, struct rlx_session *s,
 	}
 	if (!st)
 		st = rlx_session_run(s);
+	CHECKF(!upper_in_use(), "%s leaves upper halves of vector registers in use", c->def->name);
 	for (i = 0; i < n && !st; i++) {
 		out->type[i] = *rlx_program_io_type(p, RLX_IO_OUTPUT, i);
 		out->data[i] = room(&out->type[i]);
