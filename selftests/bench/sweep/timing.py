@@ -15,25 +15,25 @@ def options(cases):
     return p
 
 
-def fastest(run, seconds):
+def fastest(run, seconds, clock=time.perf_counter):
     """Of one turn: at least a run, then as many as fit, beside a first one that does not count."""
-    best, end = math.inf, time.perf_counter() + seconds
+    best, end = math.inf, clock() + seconds
     run()
     while True:
-        begin = time.perf_counter()
+        begin = clock()
         run()
-        now = time.perf_counter()
+        now = clock()
         best = min(best, now - begin)
         if now > end:
             return best
 
 
-def time_all(some, turns, seconds, rest=0):
+def time_all(some, turns, seconds, rest=0, clock=time.perf_counter):
     """The fastest run of each, in turns; threads that spin come to @rest between."""
     best = {s.name: math.inf for s in some}
     for _ in range(turns):
         for s in some:
             if rest:
                 time.sleep(rest)
-            best[s.name] = min(best[s.name], fastest(s.run, seconds))
+            best[s.name] = min(best[s.name], fastest(s.run, seconds, clock))
     return best
