@@ -7,6 +7,8 @@
 
 /* Vectors of a transform beyond this are not kept by the second-level cache. */
 static const double CACHE_BYTES = 384 << 10;
+/* Lines of more than this, with their results, come from memory. */
+static const double MEMORY_BYTES = 6 << 20;
 /* A line is done by one thread if it is shorter, or if there are some. */
 enum { SHARED_LINE = 32768, ENOUGH_LINES = 3 };
 
@@ -131,6 +133,10 @@ static double choose(struct fft *f, int64_t n)
 		   (double)rlx_k_fft_groups(&f->a, f->lanes);
 	if (n >= 16)
 		by_line = lines * split_line(f, n, part);
+	/* of a line there is work enough while the next columns come, of many at a time not */
+	if (lines * (double)n * 4 * (double)f->size > MEMORY_BYTES &&
+	    4 * (double)n * (double)f->lanes * (double)f->size > CACHE_BYTES)
+		by_lanes *= 1.35;
 	f->a.n = n;
 	f->a.mode = by_lanes <= by_line ? RLX_K_FFT_LANES : RLX_K_FFT_LINE;
 	f->a.core[0] = by_lanes <= by_line ? whole : part[0];

@@ -148,6 +148,21 @@ static void lanes(const struct rlx_k_fft *a, size_t unit, cv *buf)
 	store_tile(&out, x);
 }
 
+/*
+ * Have the cache fetch what the vector of columns behind those of @t lies in, but for what these
+ * lie in as well: rows are too far apart for the processor to see what comes. GCC drops calls of
+ * what does no more than this.
+ */
+RLX_INLINE void fetch_next(const struct fft_tile *t)
+{
+	const int64_t line = 64 / (int64_t)sizeof(FT), left = t->view->n - t->first - FW;
+	const FT *last = t->p + 2 * FW * t->to_l - 1;
+
+	for (int64_t e = 0; e < t->ne && e * t->along_e < left; e++, last += t->to_e)
+		for (int64_t l = 0; l < FW * t->to_l; l += line)
+			__builtin_prefetch(last - l, 0, 2);
+}
+
 /* A vector of columns: their transforms, turned, to @z in blocks of rows. */
 static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, const FT *chirp,
 		    cv *z, cv *buf)
@@ -166,6 +181,7 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, con
 	t.to_l = t.view->stride;
 	t.p += from * t.view->stride;
 	load_tile(&t, x, swap);
+	fetch_next(&t);
 	if (chirp)
 		times_table(x, &t, chirp, a->chirp_n);
 	x = run_core(&a->core[0], x, x + n1);
@@ -368,11 +384,35 @@ static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, boo
 	}
 }
 
-static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t,
-		     const struct fft_end *end, cv *z, cv *buf)
+/* The next line, if there is one that a cache has room for beside this one. */
+struct fft_next {
+	const char	*p;
+	int64_t		bytes;
+};
+
+static struct fft_next next_line(const struct rlx_k_fft *a, size_t unit)
 {
-	for (int64_t i = 0; i < rlx_k_fft_blocks(rlx_k_fft_length(&a->core[0]), FW); i++)
+	enum { MOST = 2 << 20 };
+	const int64_t bytes = a->in.n * a->in.stride * (int64_t)sizeof(FT), at = (int64_t)unit + 1;
+
+	if (bytes > MOST || at == a->outer * a->inner)
+		return (struct fft_next){ 0 };
+	return (struct fft_next){ (const char *)line_at(a->x, a, &a->in, at), bytes };
+}
+
+/* @next is fetched on the way, so much of it with each vector of rows. */
+static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t,
+		     const struct fft_end *end, struct fft_next next, cv *z, cv *buf)
+{
+	const int64_t blocks = rlx_k_fft_blocks(rlx_k_fft_length(&a->core[0]), FW);
+
+	for (int64_t i = 0; i < blocks; i++) {
+		int64_t b = next.bytes * i / blocks, last = next.bytes * (i + 1) / blocks;
+
+		for (; b < last; b += 64)
+			__builtin_prefetch(next.p + b, 0, 2);
 		rows(a, *t, end, i, z, buf);
+	}
 }
 
 /* The last product of a line, or of its rows. */
@@ -404,11 +444,11 @@ static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, a->inverse,
 		    a->chirp_n ? table(a->chirp) : NULL, z, buf);
 	if (a->chirp_n) {
-		all_rows(a, &mid, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true }, z,
-			 buf);
+		all_rows(a, &mid, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true },
+			 (struct fft_next){ 0 }, z, buf);
 		all_columns(a, &mid, false, NULL, z, buf);
 	}
-	all_rows(a, a->split == 1 ? &ends : &out, &end, z, buf);
+	all_rows(a, a->split == 1 ? &ends : &out, &end, next_line(a, unit), z, buf);
 	for (k = 0; a->split == 1 && k <= half; k += RLX_K_FFT_CHUNK)
 		split(a, tmp, &pairs, out.p, &a->out, k);
 }
