@@ -109,6 +109,9 @@ RLX_INLINE void even_pass(const struct fft_pass *g, int r)
 		even_step(g, p, r, true);
 }
 
+/* Outputs at once, as there are registers for their sums */
+enum { ODD_MOST = RLX_VB == 64 ? 4 : 2 };
+
 /* Sums and differences of elements i and r - i, and where results go. */
 struct fft_odd {
 	const FT	*w;
@@ -116,15 +119,25 @@ struct fft_odd {
 	cv		sum[RLX_K_FFT_RADIX / 2], diff[RLX_K_FFT_RADIX / 2];
 };
 
-/* Outputs k and k + 1, and r less these; beyond r / 2 one of them is made twice. */
-RLX_INLINE void odd_two(const struct fft_pass *g, const struct fft_odd *o, int r, int k)
+/*
+ * Outputs k to k + n - 1 and r less these; beyond r / 2 that one again. What is loaded of an
+ * element is for all of them.
+ */
+RLX_INLINE void odd_some(const struct fft_pass *g, const struct fft_odd *o, int r, int k, int n)
 {
-	cv a[2] = { o->first, o->first }, b[2] = { { { 0 }, { 0 } }, { { 0 }, { 0 } } };
-	int at[2] = { 0 }, step[2] = { k, k < r / 2 ? k + 1 : k };
+	cv a[ODD_MOST], b[ODD_MOST];
+	int at[ODD_MOST], step[ODD_MOST];
 
+	RLX_UNROLL
+	for (int j = 0; j < n; j++) {
+		a[j] = o->first;
+		b[j] = (cv){ { 0 }, { 0 } };
+		at[j] = 0;
+		step[j] = k + j < r / 2 ? k + j : r / 2;
+	}
 	for (int i = 0; i < r / 2; i++) {
 		RLX_UNROLL
-		for (int j = 0; j < 2; j++) {
+		for (int j = 0; j < n; j++) {
 			const FT *root;
 
 			at[j] += step[j];
@@ -137,7 +150,7 @@ RLX_INLINE void odd_two(const struct fft_pass *g, const struct fft_odd *o, int r
 		}
 	}
 	RLX_UNROLL
-	for (int j = 0; j < 2; j++) {
+	for (int j = 0; j < n; j++) {
 		k = step[j];
 		o->y[g->s * k] = cv_times(cv_add(a[j], b[j]), o->w + 2 * (k - 1));
 		o->y[g->s * (r - k)] = cv_times(cv_sub(a[j], b[j]), o->w + 2 * (r - k - 1));
@@ -148,6 +161,7 @@ RLX_INLINE void odd_step(const struct fft_pass *g, int64_t p, int64_t q, int r)
 {
 	const cv *x = g->x + g->s * p + q;
 	struct fft_odd o;	/* not all of it, so not set to 0 */
+	int k = 1;
 	cv all = x[0];
 
 	o.w = g->w + 2 * (r - 1) * p;
@@ -161,8 +175,10 @@ RLX_INLINE void odd_step(const struct fft_pass *g, int64_t p, int64_t q, int r)
 		all = cv_add(all, o.sum[i]);
 	}
 	o.y[0] = all;
-	for (int k = 1; k <= r / 2; k += 2)
-		odd_two(g, &o, r, k);
+	for (; ODD_MOST > 2 && r > 5 && k + ODD_MOST - 1 <= r / 2; k += ODD_MOST)
+		odd_some(g, &o, r, k, ODD_MOST);
+	for (; k <= r / 2; k += 2)
+		odd_some(g, &o, r, k, 2);
 }
 
 RLX_INLINE void odd_pass(const struct fft_pass *g, int r)
