@@ -241,7 +241,8 @@ static void solve_block(const struct block *e, int64_t k)
 		some = k - c < MOST ? k - c : MOST;
 		if (k - c - some && k - c - some < RLX_VLD)	/* these are to be a vector */
 			some -= RLX_VLD;
-		if (some <= 2 * RLX_VLD)
+		/* the portable level is small: columns are solved for twice there */
+		if (RLX_VB > 16 && some <= 2 * RLX_VLD)
 			solve_vectors(e, e->b.p + c, some, 2);
 		else
 			solve_vectors(e, e->b.p + c, some, 4);
