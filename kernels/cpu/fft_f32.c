@@ -8,6 +8,7 @@
 #define FW		RLX_VL
 #define F_LOADU(p)	vf_loadu(p)
 #define F_LOADN(p, n)	vf_loadn(p, n)
+#define F_STOREU(p, v)	vf_storeu(p, v)
 #define F_STOREN(p, v, n) vf_storen(p, v, n)
 #define F_TRANSPOSE(r)	vf_transpose(r)
 #include "kernels/simd/fft_pass.h"

@@ -8,6 +8,7 @@
 #define FW		RLX_VLD
 #define F_LOADU(p)	vd_loadu(p)
 #define F_LOADN(p, n)	vd_loadn(p, n)
+#define F_STOREU(p, v)	vd_storeu(p, v)
 #define F_STOREN(p, v, n) vd_storen(p, v, n)
 #define F_TRANSPOSE(r)	vd_transpose(r)
 #include "kernels/simd/fft_pass.h"

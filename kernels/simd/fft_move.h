@@ -85,9 +85,14 @@ static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
 		int64_t left = n - e * each;
 		FV r[FW];
 
-		for (int64_t l = 0; l < FW; l++)
-			r[l] = l < t->nl && left > 0 ?
-			       F_LOADN(t->p + l * t->to_l + e * each, (size_t)left) : (FV){ 0 };
+		for (int64_t l = 0; l < FW; l++) {
+			const FT *p = t->p + l * t->to_l + e * each;
+
+			if (l >= t->nl || left <= 0)
+				r[l] = (FV){ 0 };
+			else
+				r[l] = left < FW ? F_LOADN(p, (size_t)left) : F_LOADU(p);
+		}
 		transpose_square(r);
 		for (int64_t i = 0; i < step && e + i < t->ne; i++) {
 			FV re = r[i * each], im = each == 2 ? r[i * each + 1] : (FV){ 0 };
@@ -161,8 +166,14 @@ static void store_rows(const struct fft_tile *t, const cv *s, int64_t each)
 				r[i * each + 1] = c.im;
 		}
 		transpose_square(r);
-		for (int64_t l = 0; l < t->nl; l++)
-			F_STOREN(t->p + l * t->to_l + e * each, r[l], (size_t)(n - e * each));
+		for (int64_t l = 0; l < t->nl; l++) {
+			FT *p = t->p + l * t->to_l + e * each;
+
+			if (n - e * each < FW)
+				F_STOREN(p, r[l], (size_t)(n - e * each));
+			else
+				F_STOREU(p, r[l]);
+		}
 	}
 }
 
