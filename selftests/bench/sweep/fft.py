@@ -9,6 +9,7 @@ anything) for each kind and dtype, checks each result against NumPy's in double,
 sides in turns within this process: MKL by its own C functions, NumPy and SciPy, which have
 pocketfft, with the result in place where they can. A ratio is our fastest run by that of the
 faster peer: below 1 ours is faster. What a call from Python takes is measured and taken off.
+Runs of one thread are timed by its own clock.
 
 It fails where a result is wrong, or where a step takes the reference evaluator."""
 import ctypes as C
