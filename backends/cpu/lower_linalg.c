@@ -17,7 +17,7 @@ static const struct {
 	uint8_t			passes;		/* over a product's work */
 } kinds[RLX_K_LINALG_KINDS] = {
 	[RLX_K_CHOLESKY]   = { RLX_KERNEL_linalg, 24, 40, 1 },
-	[RLX_K_TRIANGULAR] = { RLX_KERNEL_linalg, 16, 24, 1 },
+	[RLX_K_TRIANGULAR] = { RLX_KERNEL_linalg, 17, 24, 1 },
 	[RLX_K_SOLVE]	   = { RLX_KERNEL_linalg, 32, 768, 1 },
 	[RLX_K_SLOGDET]	   = { RLX_KERNEL_linalg, 160, 768, 1 },
 	[RLX_K_DET]	   = { RLX_KERNEL_linalg, 160, 768, 1 },
