@@ -63,6 +63,9 @@ RLX_INLINE int64_t there(const struct fft_tile *t, int64_t e)
 	return left < 0 ? 0 : left < t->nl ? left : t->nl;
 }
 
+/* All lanes of whole vectors; the portable level is small. */
+enum { IN_REGISTERS = RLX_VB > 16 };
+
 static void transpose_square(FV r[FW])
 {
 	F_TRANSPOSE(r);
@@ -85,15 +88,18 @@ static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
 		int64_t left = n - e * each;
 		FV r[FW];
 
-		for (int64_t l = 0; l < FW; l++) {
-			const FT *p = t->p + l * t->to_l + e * each;
-
-			if (l >= t->nl || left <= 0)
-				r[l] = (FV){ 0 };
-			else
-				r[l] = left < FW ? F_LOADN(p, (size_t)left) : F_LOADU(p);
+		if (IN_REGISTERS && t->nl == FW && left >= FW) {
+			RLX_UNROLL
+			for (int64_t l = 0; l < FW; l++)
+				r[l] = F_LOADU(t->p + l * t->to_l + e * each);
+			F_TRANSPOSE(r);
+		} else {
+			for (int64_t l = 0; l < FW; l++)
+				r[l] = l < t->nl && left > 0 ?
+				       F_LOADN(t->p + l * t->to_l + e * each, (size_t)left) :
+				       (FV){ 0 };
+			transpose_square(r);
 		}
-		transpose_square(r);
 		for (int64_t i = 0; i < step && e + i < t->ne; i++) {
 			FV re = r[i * each], im = each == 2 ? r[i * each + 1] : (FV){ 0 };
 
@@ -165,15 +171,16 @@ static void store_rows(const struct fft_tile *t, const cv *s, int64_t each)
 			if (each == 2)
 				r[i * each + 1] = c.im;
 		}
-		transpose_square(r);
-		for (int64_t l = 0; l < t->nl; l++) {
-			FT *p = t->p + l * t->to_l + e * each;
-
-			if (n - e * each < FW)
-				F_STOREN(p, r[l], (size_t)(n - e * each));
-			else
-				F_STOREU(p, r[l]);
+		if (IN_REGISTERS && t->nl == FW && n - e * each >= FW) {
+			F_TRANSPOSE(r);
+			RLX_UNROLL
+			for (int64_t l = 0; l < FW; l++)
+				F_STOREU(t->p + l * t->to_l + e * each, r[l]);
+			continue;
 		}
+		transpose_square(r);
+		for (int64_t l = 0; l < t->nl; l++)
+			F_STOREN(t->p + l * t->to_l + e * each, r[l], (size_t)(n - e * each));
 	}
 }
 
