@@ -5,10 +5,11 @@
 
 #include "kernels/kernel.h"
 
+#define RLX_K_GEMM_WQ_COLS	16	/* at most: */
 /* Columns of a panel of packed weights: a vector of @isa. */
 static inline size_t rlx_k_gemm_wq_cols(enum rlx_isa isa)
 {
-	return isa >= RLX_ISA_V4 ? 16 : isa == RLX_ISA_V3 ? 8 : 4;
+	return isa >= RLX_ISA_V4 ? RLX_K_GEMM_WQ_COLS : isa == RLX_ISA_V3 ? 8 : 4;
 }
 
 /**

@@ -42,8 +42,10 @@ struct cpu_packed {
 
 /* Weights of params alone, packed when a call first reads them so, until a param changes. */
 struct cpu_param_pack {
-	const char	*kind;		/* with @key as cpu_prepare() has them */
+	const char	*kind;		/* with these as struct cpu_packing has them */
 	int64_t		 key[4];
+	const void	*of;
+	size_t		 n_of;
 	uint32_t	 val, tmp;	/* of the plan: what is packed, and where to */
 	uint32_t	 call;		/* that packs */
 	uint32_t	 param;		/* 1 + the one that it is; 0: made of any */
@@ -144,7 +146,24 @@ static inline void cpu_run_units(enum rlx_isa isa, rlx_k_fn *fn, const void *arg
 void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);
 
-/* How a kernel is asked to pack input @input; @kind and @key are those of cpu_prepare(). */
+/* What is looked for where it depends on more than fits in numbers; @kind and @key as above. */
+struct cpu_wanted {
+	const char	*kind;
+	const int64_t	*key;
+	uint64_t	 hash;		/* of all else, added to key[3] */
+	/* Is what was @found of that? It may be of an equal hash: then the next is tried. */
+	bool		(*is_same)(const void *ctx, const void *found);
+	const void	*ctx;
+};
+
+/* As cpu_prepare(). */
+void *cpu_prepare_same(struct rlx_lower *lo, uint32_t k, const struct cpu_wanted *w, size_t bytes,
+		       bool *out_new);
+
+/*
+ * How a kernel is asked to pack input @input; @kind and @key are those of cpu_prepare(). With
+ * @n_of it depends on the bytes @of too, which are then put behind it and compared.
+ */
 struct cpu_packing {
 	const char		*kind;
 	const int64_t		*key;
@@ -153,6 +172,8 @@ struct cpu_packing {
 	void			*args;		/* of @n_args bytes, without: */
 	uint32_t		 n_args, src_at, dst_at;	/* where these pointers are in it */
 	uint64_t		 units, bytes;	/* of what it writes */
+	const void		*of;		/* in memory of rlx_lower_keep(), if a param's */
+	size_t			 n_of;
 };
 
 /*

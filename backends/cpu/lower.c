@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/map.h"
 #include "ir/graph.h"
 #include "kernels/conv.h"
 
@@ -121,6 +122,43 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	return note_packed(c, blob, kind, param, bytes, cpu_prepared_data(p));
 }
 
+void *cpu_prepare_same(struct rlx_lower *lo, uint32_t k, const struct cpu_wanted *w, size_t bytes,
+		       bool *out_new)
+{
+	int64_t key[4];
+	uint64_t n;
+	void *p;
+
+	memcpy(key, w->key, sizeof(key));
+	for (n = (uint64_t)key[3] + w->hash;; n++) {
+		key[3] = (int64_t)n;
+		p = cpu_prepare(lo, k, w->kind, key, bytes, out_new);
+		if (!p || *out_new || ((struct cpu_lower *)lo)->dry || w->is_same(w->ctx, p))
+			return p;
+	}
+}
+
+static bool is_behind(const void *packing, const void *found)
+{
+	const struct cpu_packing *p = packing;
+
+	return !memcmp((const char *)found + p->bytes, p->of, p->n_of);
+}
+
+static void *prepare_packing(struct rlx_lower *lo, const struct cpu_packing *p, bool *out_new)
+{
+	struct cpu_wanted w = { p->kind, p->key, 0, is_behind, p };
+	void *to;
+
+	if (!p->n_of)
+		return cpu_prepare(lo, p->input, p->kind, p->key, p->bytes, out_new);
+	w.hash = rlx_hash_bytes(p->of, p->n_of, 1);
+	to = cpu_prepare_same(lo, p->input, &w, p->bytes + p->n_of, out_new);
+	if (to && *out_new)
+		memcpy((char *)to + p->bytes, p->of, p->n_of);
+	return to;
+}
+
 /* The call that packs input @p->input into @tmp; NULL: out of memory. */
 static struct cpu_call *packing_call(struct rlx_lower *lo, const struct cpu_packing *p,
 				     uint32_t tmp)
@@ -157,7 +195,8 @@ static uint32_t pack_param(struct rlx_lower *lo, const struct cpu_packing *p)
 	for (i = 0; i < c->n_param_pack; i++) {
 		pp = &c->param_pack[i];
 		if (pp->val == val && !strcmp(pp->kind, p->kind) &&
-		    !memcmp(pp->key, p->key, sizeof(pp->key)))
+		    !memcmp(pp->key, p->key, sizeof(pp->key)) && pp->n_of == p->n_of &&
+		    (!p->n_of || !memcmp(pp->of, p->of, p->n_of)))
 			return pp->tmp;
 	}
 	if (!rlx_grow(&c->param_pack, &c->cap_param_pack, i + 1, sizeof(*pp))) {
@@ -166,7 +205,8 @@ static uint32_t pack_param(struct rlx_lower *lo, const struct cpu_packing *p)
 	}
 	pp = &c->param_pack[i];
 	*pp = (struct cpu_param_pack){
-		.kind = p->kind, .val = val, .tmp = rlx_lower_tmp(lo, p->bytes),
+		.kind = p->kind, .of = p->of, .n_of = p->n_of,
+		.val = val, .tmp = rlx_lower_tmp(lo, p->bytes),
 		.call = c->calls.n_call,
 		.param = at->kind == RLX_PLACE_PARAM ? at->index + 1 : 0,
 	};
@@ -188,7 +228,7 @@ void cpu_pack(struct rlx_lower *lo, void *field, const struct cpu_packing *p)
 	void *dst;
 
 	if (rlx_lower_is_const(lo, p->input)) {
-		dst = cpu_prepare(lo, p->input, p->kind, p->key, p->bytes, &is_new);
+		dst = prepare_packing(lo, p, &is_new);
 		memcpy(field, &dst, sizeof(dst));
 		if (!dst || !is_new)
 			return;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions, plain and blocked, and the reorders between layouts. */
+#include <string.h>
+
 #include "backends/common/conv_desc.h"
 #include "base/shape.h"
 #include "backends/cpu/cpu.h"
-#include "base/map.h"
 
 /* The weights in a kernel's order: how its packing kernel is asked for them. */
 struct order {
@@ -11,38 +12,46 @@ struct order {
 	enum rlx_kernel_id	 kernel;
 	size_t			 units, bytes;
 	size_t			 tiles;		/* of output channels, or 0: see pack_weights() */
+	bool			 phased;	/* it is one for strides, dilations and padding too */
 };
 
-/* The staged arguments @conv for a call that packs: as long as it is there. NULL: out of memory */
-static const void *kept_shape(struct rlx_lower *lo, const void *conv, size_t size)
+/* @size bytes for a call that packs: as long as it is there. NULL: out of memory */
+static const void *kept(struct rlx_lower *lo, const void *from, size_t size)
 {
 	void *p = rlx_lower_is_const(lo, 1) ? NULL : rlx_lower_keep(lo, 1, size);
 
 	if (lo->status)
 		return NULL;
-	return p ? memcpy(p, conv, size) : conv;
+	return p ? memcpy(p, from, size) : from;
 }
 
 /*
  * @field of the staged arguments @conv, of @size bytes, becomes the packed weights. All packing
- * kernels take what rlx_k_conv_pack has, @conv being their own kernel's. The key is what they look
- * at: the filters' shape, and @tiles where they depend on more. It is not the images': instances of
- * a model for other sizes and batches share what is packed.
+ * kernels take what rlx_k_conv_pack has, @conv being their own kernel's. It is found by what they
+ * look at: the filters' shape, and @tiles and phases where they depend on more. It is not the
+ * images': instances of a model for other sizes and batches share what is packed.
  */
 static void pack_weights(struct rlx_lower *lo, const struct rlx_conv *g, const struct order *o,
 			 const void *conv, size_t size, const float **field)
 {
 	const int64_t key[4] = {
 		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(g->k, sizeof(g->k), 1), (int64_t)o->tiles,
+		(int64_t)o->tiles, 0,
 	};
-	struct rlx_k_conv_pack pack = { .conv = kept_shape(lo, conv, size) };
+	struct rlx_k_conv_pack pack = { .conv = kept(lo, conv, size) };
+	const size_t *more[4] = { g->k, g->s, g->d, g->p };
+	size_t of[4][3] = { { 0 } }, i;
+	const void *p;
 
-	if (pack.conv)
+	for (i = 0; i < (o->phased ? 4 : 1); i++)
+		memcpy(of[i], more[i], sizeof(of[i]));
+	p = kept(lo, of, sizeof(of));
+	if (p)
 		cpu_pack(lo, field, &(struct cpu_packing){
 			o->kind, key, o->kernel, 1, &pack, sizeof(pack),
 			offsetof(struct rlx_k_conv_pack, src),
-			offsetof(struct rlx_k_conv_pack, dst), o->units, o->bytes + 64 });
+			offsetof(struct rlx_k_conv_pack, dst), o->units, o->bytes + 64, p,
+			sizeof(of) });
 }
 
 #define COPY_SHAPE(a, g)						\
@@ -67,7 +76,7 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 	if (!rlx_dw_c_init(cpu_isa(lo), a))
 		return rlx_lower_unsupported(lo, "the depthwise kernel does not take this shape");
 	pack_weights(lo, g, &(struct order){ "dw_c", RLX_KERNEL_dw_c_pack,
-					     (g->oc + a->c - 1) / a->c, rlx_dw_c_wsize(a), 0 },
+					     (g->oc + a->c - 1) / a->c, rlx_dw_c_wsize(a), 0, false },
 		     a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
@@ -89,7 +98,7 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 		return rlx_lower_unsupported(lo, "the Winograd kernel does not take this shape");
 	pack_weights(lo, g, &(struct order){ m == 4 ? "wino4_c" : "wino2_c",
 					     RLX_KERNEL_wino_c_pack, rlx_wino_c_pack_units(a),
-					     rlx_wino_c_wsize(a), 0 }, a, sizeof(*a), &a->w);
+					     rlx_wino_c_wsize(a), 0, false }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_wino_c, rlx_wino_c_units(a), rlx_conv_work(g),
@@ -142,7 +151,7 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 		return lower_winograd(lo, g, image, m);
 	pack_weights(lo, g, &(struct order){ x_plain ? "conv_c plain" : "conv_c",
 					     RLX_KERNEL_conv_c_pack, rlx_conv_pack_units(a),
-					     rlx_conv_c_wsize(a), 0 }, a, sizeof(*a), &a->w);
+					     rlx_conv_c_wsize(a), 0, false }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_c, rlx_conv_c_units(a), rlx_conv_work(g),
@@ -152,12 +161,8 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 static void pack_plain(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx_k_conv_nd *a)
 {
 	struct order o = { a->transposed ? "conv_t" : "conv_nd", RLX_KERNEL_conv_nd_pack,
-			   a->groups, rlx_conv_nd_wsize(a), a->tiles };
-	const size_t *phases[3] = { g->s, g->d, g->p };
-	size_t i;
+			   a->groups, rlx_conv_nd_wsize(a), a->tiles, a->transposed };
 
-	for (i = 0; a->transposed && i < 3; i++)
-		o.tiles = (size_t)rlx_hash_bytes(phases[i], sizeof(g->s), o.tiles);
 	pack_weights(lo, g, &o, a, sizeof(*a), &a->w);
 }
 
@@ -229,18 +234,22 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	const struct rlx_k_conv_nd *s = &a->shape;
 	const int64_t key[4] = {
 		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(s->k, sizeof(s->k), a->grouped.tiles),
-		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
-			(uint64_t)a->w_signed << 1 | !!a->w_zero),
+		(int64_t)a->grouped.tiles, (int64_t)a->w_signed << 1 | !!a->w_zero,
 	};
-	struct rlx_k_conv_i8_pack p = { .conv = kept_shape(lo, a, sizeof(*a)) };
+	const size_t zeros = a->w_zero ? s->oc * sizeof(*a->w_zero) : 0;
+	struct rlx_k_conv_i8_pack p = { .conv = kept(lo, a, sizeof(*a)) };
+	char *of = rlx_lower_keep(lo, 1, sizeof(s->k) + zeros);
 
-	if (p.conv)
+	if (!lo->status) {
+		memcpy(of, s->k, sizeof(s->k));
+		if (zeros)
+			memcpy(of + sizeof(s->k), a->w_zero, zeros);
 		cpu_pack(lo, &a->w, &(struct cpu_packing){
 			"conv_i8", key, RLX_KERNEL_conv_i8_pack, 1, &p, sizeof(p),
 			offsetof(struct rlx_k_conv_i8_pack, src),
 			offsetof(struct rlx_k_conv_i8_pack, dst), s->groups,
-			rlx_conv_i8_wsize(a) + 64 });
+			rlx_conv_i8_wsize(a) + 64, of, sizeof(s->k) + zeros });
+	}
 	return lo->status;
 }
 

@@ -51,28 +51,67 @@ static void pack_codes(const struct rlx_lower *lo, const struct rlx_k_gemm_wq *a
 		}
 }
 
-static void pack(const struct rlx_lower *lo, const struct rlx_k_gemm_wq *a, char *to)
+/* Scales, and zero points if there are, of block @b of the panel of column @col; how many. */
+static size_t factors(const struct rlx_lower *lo, const struct rlx_k_gemm_wq *a, size_t b,
+		      size_t col, float to[2 * RLX_K_GEMM_WQ_COLS])
 {
 	struct rlx_tensor s = constant(lo, SCALE), z = a->zeros ? constant(lo, ZP) : s;
-	size_t cols = rlx_k_gemm_wq_cols((enum rlx_isa)a->isa), col, b, j, len;
+	size_t cols = rlx_k_gemm_wq_cols((enum rlx_isa)a->isa), n = cols * (a->zeros ? 2 : 1), j;
+
+	memset(to, 0, n * sizeof(*to));
+	for (j = 0; j < cols && col + j < a->n; j++) {
+		int64_t at = (int64_t)(b * a->n + col + j);
+
+		to[j] = (float)el_get(&s, at);
+		if (a->zeros)	/* codes of signed numbers were moved up */
+			to[cols + j] = (float)el_get(&z, at) + (float)a->zero;
+	}
+	return n;
+}
+
+static size_t rows_of(const struct rlx_k_gemm_wq *a, size_t b)
+{
+	return a->k - b * a->block < a->block ? a->k - b * a->block : a->block;
+}
+
+static void pack(const struct rlx_lower *lo, const struct rlx_k_gemm_wq *a, char *to)
+{
+	size_t cols = rlx_k_gemm_wq_cols((enum rlx_isa)a->isa), col, b, n;
 
 	memset(to, 0, rlx_k_gemm_wq_panels(a) * rlx_k_gemm_wq_panel_bytes(a));
 	for (col = 0; col < a->n; col += cols)
-		for (b = 0; b * a->block < a->k; b++) {
+		for (b = 0; b < rlx_k_gemm_wq_blocks(a); b++) {
 			float *f = (float *)(void *)to;
 
-			len = a->k - b * a->block < a->block ? a->k - b * a->block : a->block;
-			for (j = 0; j < cols && col + j < a->n; j++) {
-				int64_t at = (int64_t)(b * a->n + col + j);
-
-				f[j] = (float)el_get(&s, at);
-				if (a->zeros)	/* codes of signed numbers were moved up */
-					f[cols + j] = (float)el_get(&z, at) + (float)a->zero;
-			}
-			pack_codes(lo, a, b * a->block * a->n + col, len,
-				   (uint8_t *)(f + cols * (a->zeros ? 2 : 1)));
-			to += rlx_k_gemm_wq_block_bytes(a, len);
+			n = factors(lo, a, b, col, f);
+			pack_codes(lo, a, b * a->block * a->n + col, rows_of(a, b),
+				   (uint8_t *)(f + n));
+			to += rlx_k_gemm_wq_block_bytes(a, rows_of(a, b));
 		}
+}
+
+struct product {
+	const struct rlx_lower		*lo;
+	const struct rlx_k_gemm_wq	*a;
+};
+
+/* Has what was @found these scales and zero points? The weight is that of the key. */
+static bool is_same(const void *ctx, const void *found)
+{
+	const struct product *p = ctx;
+	const struct rlx_k_gemm_wq *a = p->a;
+	size_t cols = rlx_k_gemm_wq_cols((enum rlx_isa)a->isa), col, b, n;
+	float f[2 * RLX_K_GEMM_WQ_COLS];
+	const char *at = found;
+
+	for (col = 0; col < a->n; col += cols)
+		for (b = 0; b < rlx_k_gemm_wq_blocks(a); b++) {
+			n = factors(p->lo, a, b, col, f);
+			if (memcmp(f, at, n * sizeof(*f)))
+				return false;
+			at += rlx_k_gemm_wq_block_bytes(a, rows_of(a, b));
+		}
+	return true;
 }
 
 static uint64_t hash_of(const struct rlx_lower *lo, uint32_t k, uint64_t seed)
@@ -88,12 +127,13 @@ static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm_wq *a, i
 {
 	const int64_t key[4] = {
 		(int64_t)a->k, (int64_t)a->n,
-		(int64_t)((uint64_t)a->block << 16 | (uint64_t)scheme << 8 | a->isa),
-		(int64_t)hash_of(lo, ZP, hash_of(lo, SCALE, 0)),
+		(int64_t)((uint64_t)a->block << 16 | (uint64_t)scheme << 8 | a->isa), 0,
 	};
 	size_t bytes = rlx_k_gemm_wq_panels(a) * rlx_k_gemm_wq_panel_bytes(a);
 	bool is_new;
-	void *to = cpu_prepare(lo, W, "gemm_wq", key, bytes + 64, &is_new);
+	void *to = cpu_prepare_same(lo, W, &(struct cpu_wanted){
+		"gemm_wq", key, hash_of(lo, ZP, hash_of(lo, SCALE, 0)), is_same,
+		&(struct product){ lo, a } }, bytes + 64, &is_new);
 
 	if (to && is_new)
 		pack(lo, a, to);

@@ -93,6 +93,65 @@ static rlx_value twice(struct rlx_graph *g, rlx_value x, int which)
 	return rlx_emit(g, sub, .a = rlx_emit(g, exp, .x = a), .b = b);
 }
 
+/* What is packed of one weight for other filters, phases, zero points and scales. */
+static rlx_value image(struct rlx_graph *g, rlx_value x, int64_t c, int64_t h, int64_t w)
+{
+	return rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(1, c, h, w));
+}
+
+static rlx_value first(struct rlx_graph *g, rlx_value y, int64_t n)
+{
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(1, n));
+	return rlx_emit(g, slice, .x = y, .starts = RLX_INTS(0), .ends = RLX_INTS(SIDE),
+			.axes = RLX_INTS(1));
+}
+
+static rlx_value filtered(struct rlx_graph *g, rlx_value x, int which)
+{
+	struct rlx_type t = which ? rlx_type(RLX_F32, 20, 20, 4, 1) :
+				    rlx_type(RLX_F32, 20, 20, 2, 2);
+	rlx_value w = rlx_constant_blob(g, t, weight()), of = image(g, x, 20, 2, 1);
+
+	return first(g, which ? rlx_emit(g, conv, .x = of, .w = w, .pad = RLX_INTS(1, 0, 2, 0)) :
+			rlx_emit(g, conv, .x = of, .w = w, .pad = RLX_INTS(0, 1, 0, 1)), SIDE);
+}
+
+static rlx_value phased(struct rlx_graph *g, rlx_value x, int which)
+{
+	rlx_value w = rlx_constant_blob(g, rlx_type(RLX_F32, 10, 10, 4, 4), weight());
+	rlx_value of = image(g, x, 10, 2, 2);
+
+	return first(g, which ? rlx_emit(g, conv_transpose, .x = of, .w = w,
+					 .stride = RLX_INTS(2, 2), .pad = RLX_INTS(3, 3, 1, 1)) :
+			rlx_emit(g, conv_transpose, .x = of, .w = w, .stride = RLX_INTS(2, 2),
+				 .pad = RLX_INTS(2, 2, 2, 2)), SIDE);
+}
+
+static rlx_value centred(struct rlx_graph *g, rlx_value x, int which)
+{
+	rlx_value w = rlx_constant_blob(g, rlx_type(RLX_U8, 160, 10, 2, 2), weight()), y;
+	const uint8_t zero = which ? 9 : 3;
+
+	x = rlx_emit(g, cast, .x = rlx_emit(g, mul, .a = x, .b = scalar(g, 100)), .to = RLX_U8);
+	y = rlx_emit(g, qconv, .x = image(g, x, 10, 2, 2), .w = w,
+		     .w_zp = rlx_constant(g, rlx_scalar(RLX_U8), &zero));
+	return first(g, rlx_emit(g, cast, .x = y, .to = RLX_F32), 160);
+}
+
+static rlx_value quantized(struct rlx_graph *g, rlx_value x, int which)
+{
+	enum { N = 160 };
+	float s[N];
+	int i;
+
+	for (i = 0; i < N; i++)
+		s[i] = (float)(i + 1 + (which && i == N / 8)) / N;
+	return first(g, rlx_emit(g, dequant_matmul, .x = x, .n = N,
+				 .scheme = RLX_SCHEME_INT8_BLOCK,
+				 .w = rlx_constant_blob(g, rlx_type(RLX_U8, SIDE * N), weight()),
+				 .scale = rlx_constant(g, rlx_type(RLX_F32, 1, N), s)), N);
+}
+
 static const struct {
 	const char	*name;
 	rlx_value	(*weight)(struct rlx_graph *g, int which);	/* times x, or */
@@ -101,6 +160,8 @@ static const struct {
 	{ "scaled", scaled, NULL }, { "summed", summed, NULL },
 	{ "backwards", backwards, NULL }, { "sliced", sliced, NULL },
 	{ "convolved", NULL, convolved }, { "twice", NULL, twice },
+	{ "filtered", NULL, filtered }, { "phased", NULL, phased },
+	{ "centred", NULL, centred }, { "quantized", NULL, quantized },
 };
 
 static struct rlx_program *compiled(unsigned int i, int which)
@@ -163,8 +224,12 @@ TEST(what_is_found_by_a_hash_is_compared)
 {
 	unsigned int i;
 
-	for (i = 0; i < sizeof(nets) / sizeof(nets[0]); i++)
+	for (i = 0; i < sizeof(nets) / sizeof(nets[0]); i++) {
 		check_beside(i);
+		setenv("RLX_ISA", "base", 1);	/* there more of it is packed */
+		check_beside(i);
+		unsetenv("RLX_ISA");
+	}
 	CHECK(asked);		/* or nothing was wrapped */
 	rlx_blob_put(weight());
 }
