@@ -175,28 +175,27 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
  * reference; ours is only one of them. Small pages go many at a time, as mm gives back
  * those of a process: each alone would be uncharged alone.
  */
-static void rlx_alloc_release(struct rlx_arena *a)
+static bool rlx_alloc_release(struct rlx_arena *a)
 {
 	struct page *small[RLX_ALLOC_BATCH];
-	unsigned long at = 0;
 	int n = 0;
 
-	while (at < a->table.filled) {
-		struct page *page = rlx_arena_page(a, at);
+	while (a->let_go < a->table.filled && (n || !rlx_arena_stop())) {
+		struct page *page = rlx_arena_page(a, a->let_go);
 
-		at += compound_nr(page);
+		a->let_go += compound_nr(page);
 		if (compound_order(page)) {
 			rlx_alloc_show_charge(page);
 			put_page(page);
 		} else {
 			small[n++] = page;
 		}
-		if (n == RLX_ALLOC_BATCH || at >= a->table.filled) {
+		if (n == RLX_ALLOC_BATCH || a->let_go >= a->table.filled) {
 			release_pages(small, n);
 			n = 0;
 		}
-		cond_resched();
 	}
+	return a->let_go >= a->table.filled;
 }
 
 /*

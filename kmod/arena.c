@@ -50,8 +50,6 @@ static int rlx_arena_count(struct rlx_session *session)
 
 static void rlx_arena_free(struct rlx_arena *a)
 {
-	if (a->table.top || a->source)
-		a->ops->release(a);
 	rlx_table_fini(&a->table);
 	if (a->inode)
 		rlx_fs_inode_free(a->inode);
@@ -102,15 +100,26 @@ long rlx_arena_nr_buffers(const struct rlx_arena *a)
 	return atomic_long_read(&a->buffers);
 }
 
-static void rlx_arena_end(struct rlx_arena *a)
+bool rlx_arena_stop(void)
+{
+	rlx_stall("arena-lets-go");
+	return rlx_killed();
+}
+
+/* False: the task was killed meanwhile, and somebody else is to do the rest. */
+static bool rlx_arena_end(struct rlx_arena *a)
 {
 	WARN_ON_ONCE(rlx_arena_counted(atomic_long_read(&a->writers)));
 	WARN_ON_ONCE(rlx_arena_nr_leases(a));
 	WARN_ON_ONCE(rlx_arena_nr_exports(a));
 	WARN_ON_ONCE(rlx_arena_nr_buffers(a));
+	if ((a->table.top || a->source) && !a->ops->release(a))
+		return false;
+	/* Only now, for it is counted as long as it has memory. */
 	if (!list_empty(&a->node))
 		rlx_arena_retract(a);
 	rlx_arena_free(a);
+	return true;
 }
 
 static void rlx_arena_put_work(struct work_struct *work)
@@ -122,7 +131,8 @@ static void rlx_arena_put_work(struct work_struct *work)
 	list_replace(&a->ending.node, &ending.node);
 	spin_unlock_irq(&rlx_dev.end_lock);
 	rlx_stall("arena-ends");
-	rlx_arena_end(a);
+	while (!rlx_arena_end(a))	/* nobody kills a worker */
+		;
 	spin_lock_irq(&rlx_dev.end_lock);
 	list_del(&ending.node);
 	spin_unlock_irq(&rlx_dev.end_lock);
@@ -174,7 +184,8 @@ bool rlx_arena_wait_ended(u64 first)
 
 static void rlx_arena_end_now(struct kref *ref)
 {
-	rlx_arena_end(container_of(ref, struct rlx_arena, ref));
+	if (!rlx_arena_end(container_of(ref, struct rlx_arena, ref)))
+		rlx_arena_end_later(ref);
 }
 
 struct rlx_arena *rlx_arena_get(struct rlx_arena *a)
@@ -189,8 +200,8 @@ void rlx_arena_put(struct rlx_arena *a)
 }
 
 /*
- * Who is killed, or exits, is not to wait for a million pages: they stay charged until
- * the work item has let them go, which so bounds what can be put off.
+ * Who is killed, before or meanwhile, or exits, is not to wait for a million pages: they
+ * stay charged until the work item has let them go, which so bounds what can be put off.
  */
 void rlx_arena_put_now(struct rlx_arena *a)
 {

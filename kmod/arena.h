@@ -28,9 +28,10 @@ struct vm_area_struct;
  * struct rlx_arena_ops - where the pages came from.
  * @foreign: from nowhere that is ours to look at: the table is empty, and nothing is
  *           charged
- * @release: gives back what a->table has (it may be less than a->size, if
- *           making failed) and a->source; process context, may sleep; the
- *           table itself stays
+ * @release: gives back what a->table has from a->let_go on (it may be less than
+ *           a->size, if making failed) and a->source; process context, may sleep;
+ *           the table itself stays. False: by rlx_arena_stop() it stopped before
+ *           that, with a->let_go at the rest, and is called again
  * @mmap:    maps an arena fd, called with the range checked and VM_DONTEXPAND
  *           and VM_DONTDUMP set; NULL: mmap is -ENODEV
  * @area:    get_unmapped_area of an arena fd; NULL: aligned for huge pages
@@ -41,7 +42,7 @@ struct vm_area_struct;
  */
 struct rlx_arena_ops {
 	bool	foreign;
-	void	(*release)(struct rlx_arena *a);
+	bool	(*release)(struct rlx_arena *a);
 	int	(*mmap)(struct rlx_arena *a, struct vm_area_struct *vma);
 	unsigned long (*area)(struct rlx_arena *a, struct file *file,
 			      unsigned long addr, unsigned long len,
@@ -71,6 +72,7 @@ struct rlx_arena_ending {
  * @kind:      enum rlx_kind
  * @flags:     RLX_AF_*, as given
  * @table:     the pages, none of them if foreign; constant once published
+ * @let_go:    of these the end has given back; with the last reference
  * @nr_huge:   huge pages among them; constant once published
  * @nr_chunks: contiguous pieces; constant once published
  * @charge:    who pays
@@ -103,6 +105,7 @@ struct rlx_arena {
 	u32				kind;
 	u32				flags;
 	struct rlx_table		table;
+	unsigned long			let_go;
 	unsigned long			nr_huge;
 	unsigned long			nr_chunks;
 	struct rlx_charge		charge;
@@ -144,6 +147,9 @@ struct rlx_arena *rlx_arena_new(struct rlx_session *session,
 
 /* For the source, before publication: nobody writes the pages any more. */
 void rlx_arena_born_sealed(struct rlx_arena *a);
+
+/* For ops->release, between steps of a length of ours: whether to leave the rest. May sleep. */
+bool rlx_arena_stop(void);
 
 /* Completes it: from here on nothing but counts changes. No fd is made. */
 void rlx_arena_publish(struct rlx_arena *a);

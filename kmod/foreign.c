@@ -14,9 +14,10 @@
 #include "foreign.h"
 #include "ioctl.h"
 
-static void rlx_foreign_release(struct rlx_arena *a)
+static bool rlx_foreign_release(struct rlx_arena *a)
 {
 	dma_buf_put(a->source);
+	return true;
 }
 
 /*

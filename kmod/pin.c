@@ -136,17 +136,20 @@ static struct rlx_arena *rlx_pin_finish(struct rlx_arena *a, int ret)
 
 /* ---- user memory ------------------------------------------------------- */
 
-static void rlx_pin_user_release(struct rlx_arena *a)
+static bool rlx_pin_user_release(struct rlx_arena *a)
 {
-	unsigned long at = 0, n;
 	struct page *page;
+	unsigned long n;
 
-	while (at < a->table.filled) {
-		n = rlx_arena_run(a, at, min(a->table.filled - at, RLX_RUN_MAX), &page);
+	while (a->let_go < a->table.filled) {
+		if (rlx_arena_stop())
+			return false;
+		n = rlx_arena_run(a, a->let_go, min(a->table.filled - a->let_go, RLX_RUN_MAX),
+				  &page);
 		unpin_user_page_range_dirty_lock(page, n, rlx_pin_writable(a));
-		at += n;
-		cond_resched();
+		a->let_go += n;
 	}
+	return true;
 }
 
 /* The owner maps them as it likes, and may write. */
@@ -267,23 +270,23 @@ static void rlx_pin_fput(struct file *file)
 		fput(file);
 }
 
-static void rlx_pin_memfd_release(struct rlx_arena *a)
+static bool rlx_pin_memfd_release(struct rlx_arena *a)
 {
 	struct rlx_pin_memfd *m = a->source;
-	unsigned long at = 0;
 
-	while (at < a->table.filled) {
-		struct page *page = rlx_arena_page(a, at);
+	while (a->let_go < a->table.filled) {
+		struct page *page = rlx_arena_page(a, a->let_go);
 		struct folio *folio = page_folio(page);
 
-		at += rlx_pin_folio_run(page, a->table.filled - at);
+		if (rlx_arena_stop())
+			return false;
+		a->let_go += rlx_pin_folio_run(page, a->table.filled - a->let_go);
 		if (rlx_pin_writable(a)) {
 			folio_lock(folio);
 			folio_mark_dirty(folio);
 			folio_unlock(folio);
 		}
 		unpin_folio(folio);
-		cond_resched();
 	}
 	if (m->counted)
 		mapping_unmap_writable(m->file->f_mapping);
@@ -291,6 +294,7 @@ static void rlx_pin_memfd_release(struct rlx_arena *a)
 		rlx_pin_fput(m->map);
 	rlx_pin_fput(m->file);
 	kfree(m);
+	return true;
 }
 
 /*

@@ -563,6 +563,62 @@ TEST(huge_pages_of_the_dead)
 	}
 }
 
+static void have_pages(struct victim *v)
+{
+	v->s.session = k_open();
+	v->arena = k_arena(v->s.session, PINNED, 0);
+}
+
+static void have_memfd(struct victim *v)
+{
+	struct rlx_ioc_arena_create c = {
+		.size = PINNED, .kind = RLX_KIND_MEMFD, .numa_node = -1,
+	};
+
+	v->s.session = k_open();
+	c.memfd = memfd_create("killed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK(c.memfd >= 0 && !ftruncate(c.memfd, PINNED));
+	CHECK_EQ(fcntl(c.memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	v->arena = k_ioctl(v->s.session, RLX_IOC_ARENA_CREATE, &c);
+	CHECKF(v->arena >= 0, "ARENA_CREATE: %d", v->arena);
+	close(c.memfd);
+}
+
+static void close_it(struct victim *v)
+{
+	close(v->arena);
+}
+
+/*
+ * Who is killed in close(), with the last reference, is gone before the pages are: what is
+ * left of them waits for the worker, which is stopped too.
+ */
+static void killed_in_close(void (*prepare)(struct victim *v))
+{
+	struct victim v = { .prepare = prepare, .once = close_it };
+	struct k_child c = k_child_new(victim_works, &v);
+
+	CHECK_EQ(k_child_said(&c, 60000), 'p');
+	k_stalled_wait();
+	k_child_kill(&c);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
+	k_stall_at("\n");
+	CHECK(k_stat_becomes("nr_arenas", 0));
+}
+
+TEST(while_closing)
+{
+	int s = k_open();
+	bool memfd = k_features(s) & RLX_FEAT_MEMFD;
+
+	close(s);
+	for (int i = 0; i < 2 + memfd; i++) {
+		if (!k_stall_at("arena-lets-go"))
+			rlx_test_skip("the module is built without test hooks");
+		killed_in_close(i == 0 ? have_pages : i == 1 ? have_pins : have_memfd);
+	}
+}
+
 /* An end that does not come to its end keeps its own room, and nobody who asks for it. */
 TEST(room_of_the_stuck)
 {
