@@ -99,6 +99,13 @@ static double slowness(void)
 	return begin > used ? begin / used : 1;
 }
 
+bool rlx_test_within(uint64_t from, double seconds)
+{
+	double gone = clock_now(CLOCK_MONOTONIC) - 1e-9 * (double)from;
+
+	return gone < seconds || gone < seconds * slowness();
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;	/* what it interrupts looks at the time */

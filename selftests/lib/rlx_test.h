@@ -104,5 +104,10 @@ void rlx_test_skip(const char *fmt, ...)
 uint64_t rlx_test_seed(void);
 uint64_t rlx_test_rand(uint64_t *state);
 double rlx_test_uniform(uint64_t *state, double lo, double hi);
+/*
+ * Is less gone than @seconds since @from, by CLOCK_MONOTONIC in ns, or than as much longer as what
+ * else runs makes this machine slow?
+ */
+bool rlx_test_within(uint64_t from, double seconds);
 
 #endif
