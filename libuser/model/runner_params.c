@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Params of a model that is a graph: set once for all sizes. They lie in arenas of their own,
- * which the sessions of all stages bind, and which a device with memory has once.
+ * which the sessions of all stages bind; large ones a device with memory has before any run.
  */
 #include <string.h>
 
@@ -11,6 +11,13 @@
 #include "rlx/resident.h"
 #include "rt/convert.h"
 #include "rt/rt.h"
+
+/*
+ * Devices share memory in steps of up to 2 MiB: what is smaller than half of one is not resident,
+ * but uploaded by each session that meets it first. It is in the device once all the same while
+ * sessions have it, as weights are by their address.
+ */
+enum { LEAST_LARGE = 1 << 20 };
 
 /* What a param was set to; clones share it. */
 struct rlx_param_value {
@@ -85,24 +92,59 @@ static enum rlx_status share(const struct rlx_runner *r, struct rlx_param_value 
 	return st && st != RLX_ENOSUP ? rlx_fail(err, st, "%s", why.text) : RLX_OK;
 }
 
+static void release(void *ctx, void *base, uint64_t bytes)
+{
+	(void)ctx;
+	(void)bytes;
+	rlx_free(base);
+}
+
+/* Small ones, of which there may be thousands: a descriptor each is more than a process has. */
+static enum rlx_status small_new(const struct rlx_type *to, const struct rlx_type *from,
+				 const void *data, uint64_t bytes, struct rlx_arena **out,
+				 struct rlx_error *err)
+{
+	struct rlx_arena_user u = { .base = rlx_aligned(64, bytes), .size = bytes,
+				    .release = release, .flags = RLX_ARENA_RDONLY };
+	enum rlx_status st;
+
+	if (!u.base)
+		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	rlx_convert(*to, u.base, *from, data);
+	st = rlx_arena_wrap(&u, out, err);
+	if (st)
+		rlx_free(u.base);
+	return st;
+}
+
+static enum rlx_status large_new(const struct rlx_runner *r, const struct rlx_type *to,
+				 const struct rlx_type *from, const void *data, uint64_t bytes,
+				 struct rlx_param_value *v, struct rlx_error *err)
+{
+	struct rlx_arena_opts o = { .name = "rlx-param", .size = bytes };
+	enum rlx_status st = rlx_arena_new(&o, &v->arena, err);
+
+	if (st)
+		return st;
+	rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
+	return share(r, v, err);
+}
+
 /* A copy of @data in the dtype of @to. */
 static enum rlx_status value_new(const struct rlx_runner *r, const struct rlx_type *to,
 				 const struct rlx_type *from, const void *data,
 				 struct rlx_param_value **out, struct rlx_error *err)
 {
 	uint64_t bytes = (uint64_t)rlx_type_bytes(to);
-	struct rlx_arena_opts o = { .name = "rlx-param", .size = bytes ? bytes : 1 };
 	struct rlx_param_value *v = rlx_calloc(1, sizeof(*v));
 	enum rlx_status st;
 
 	if (!v)
 		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
 	atomic_init(&v->refs, 1);
-	st = rlx_arena_new(&o, &v->arena, err);
-	if (!st) {
-		rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
-		st = share(r, v, err);
-	}
+	st = bytes < LEAST_LARGE ?
+	     small_new(to, from, data, bytes ? bytes : 1, &v->arena, err) :
+	     large_new(r, to, from, data, bytes, v, err);
 	if (st)
 		value_put(v);
 	else

@@ -7,14 +7,15 @@
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-enum { K = 64, N = 96, MOST = 40 };
+/* LARGE: columns of a param that is there before any run, as those of 1 MiB are. */
+enum { K = 64, N = 96, LARGE = 4128, MOST = 40 };
 
-static struct rlx_model *open_model(void)
+static struct rlx_model *open_model(int64_t n)
 {
 	struct rlx_graph *g = rlx_graph_new("dims");
 	int64_t b = rlx_dim(g, "b", 1, MOST), s = rlx_dim(g, "s", 1, MOST);
 	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, b, s, K));
-	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, K, N));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, K, n));
 	struct rlx_model *m = NULL;
 	struct rlx_error err = { 0 };
 
@@ -53,7 +54,8 @@ static bool is_shared(void)
 	return !st;
 }
 
-static void run(struct rlx_runner *r, int64_t b, int64_t s, const float *w, uint64_t *seed)
+static void run(struct rlx_runner *r, int64_t n, int64_t b, int64_t s, const float *w,
+		uint64_t *seed)
 {
 	float *x = malloc((size_t)(b * s) * K * sizeof(*x));
 	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, b, s, K), x }, y;
@@ -61,6 +63,7 @@ static void run(struct rlx_runner *r, int64_t b, int64_t s, const float *w, uint
 	uint32_t where = 0;
 	uint64_t was;
 	int64_t i, j, k;
+	bool shared = n == LARGE && is_shared();
 	struct rlx_session *session;
 
 	CHECK(x);
@@ -68,53 +71,103 @@ static void run(struct rlx_runner *r, int64_t b, int64_t s, const float *w, uint
 	session = rlx_runner_session(r, &in, 1, &err);
 	CHECKF(session, "%s", err.text);
 	CHECK_EQ(rlx_session_where(session, RLX_IO_PARAM, "w", &where), 0);
-	if (is_shared())	/* before any run of it */
+	if (shared)	/* before any run of it */
 		CHECK_EQ(where, RLX_WHERE_HOST | RLX_WHERE_DEVICE);
 	was = rlx_session_transfers(session).in_bytes;
 	CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
 	was = rlx_session_transfers(session).in_bytes - was;
-	CHECKF(!is_shared() || was < K * N * sizeof(float), "%llu bytes brought",
+	CHECKF(!shared || was < K * LARGE * sizeof(float), "%llu bytes brought",
 	       (unsigned long long)was);
 	CHECK_EQ(rlx_session_where(session, RLX_IO_PARAM, "w", &where), 0);
 	CHECK_EQ(where, RLX_WHERE_HOST | RLX_WHERE_DEVICE);
 	CHECK(rlx_runner_output(r, 0, &y) && y.type.dim[0] == b * s);
 	for (i = 0; i < b * s; i++)
-		for (j = 0; j < N; j++) {
+		for (j = 0; j < n; j++) {
 			float sum = 0, got;
 
 			for (k = 0; k < K; k++)
-				sum += x[i * K + k] * w[k * N + j];
-			got = ((const float *)y.data)[i * N + j];
+				sum += x[i * K + k] * w[k * n + j];
+			got = ((const float *)y.data)[i * n + j];
 			CHECKF(got == sum, "y[%lld,%lld] is %g, not %g", (long long)i,
 			       (long long)j, (double)got, (double)sum);
 		}
 	free(x);
 }
 
-TEST(one_param_for_all_sizes)
+static void one_param(int64_t n)
 {
-	static float w[2][K * N];
+	static float w[2][K * LARGE];
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
 	uint64_t seed = rlx_test_seed();
-	struct rlx_model *m = open_model();
+	struct rlx_model *m = open_model(n);
 	struct rlx_runner *r = NULL, *c = NULL;
 	struct rlx_error err = { 0 };
 
-	fill(w[0], K * N, &seed);
-	fill(w[1], K * N, &seed);
+	fill(w[0], K * n, &seed);
+	fill(w[1], K * n, &seed);
 	CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
-	CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, N), w[0], &err), "%s", err.text);
+	CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, n), w[0], &err), "%s", err.text);
 	CHECKF(!rlx_runner_clone(r, &c, &err), "%s", err.text);
-	run(r, 2, 3, w[0], &seed);
-	run(r, 1, 5, w[0], &seed);
-	run(r, 2, 3, w[0], &seed);
-	CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, N), w[1], &err), "%s", err.text);
-	run(r, 1, 5, w[1], &seed);
-	run(r, 2, 3, w[1], &seed);
-	run(c, 2, 3, w[0], &seed);
+	run(r, n, 2, 3, w[0], &seed);
+	run(r, n, 1, 5, w[0], &seed);
+	run(r, n, 2, 3, w[0], &seed);
+	CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, n), w[1], &err), "%s", err.text);
+	run(r, n, 1, 5, w[1], &seed);
+	run(r, n, 2, 3, w[1], &seed);
+	run(c, n, 2, 3, w[0], &seed);
 	rlx_runner_free(r);
-	run(c, 3, 1, w[0], &seed);
+	run(c, n, 3, 1, w[0], &seed);
 	rlx_runner_free(c);
+	rlx_model_put(m);
+}
+
+TEST(one_param_for_all_sizes)
+{
+	one_param(LARGE);
+	one_param(N);
+}
+
+/* Many small ones take as much memory as they have, not a step of what a driver shares each. */
+TEST(small_params_take_little)
+{
+	enum { MANY = 200, EACH = 512 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = rlx_graph_new("biases");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, rlx_dim(g, "b", 1, MOST), EACH));
+	float w[EACH], data[2 * EACH];
+	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 2, EACH), data }, y;
+	uint64_t seed = rlx_test_seed();
+	struct rlx_error err = { 0 };
+	struct rlx_model *m = NULL;
+	struct rlx_runner *r = NULL;
+	char name[16];
+	size_t left;
+	int i;
+
+	for (i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "w%d", i);
+		x = rlx_emit(g, add, .a = x, .b = rlx_param(g, name, rlx_type(RLX_F32, EACH)));
+	}
+	rlx_output(g, "y", x);
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_model_from_graph(g, &m, &err), "%s", err.text);
+	rlx_graph_put(g);
+	CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
+	fill(data, 2 * EACH, &seed);
+	fill(w, EACH, &seed);
+	is_shared();	/* the device is there */
+	left = memory_left();
+	for (i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "w%d", i);
+		CHECKF(!rlx_runner_set(r, name, rlx_type(RLX_F32, EACH), w, &err), "%s", err.text);
+	}
+	CHECKF(memory_left() + ((size_t)MANY << 20) > left, "%zu bytes of %zu are left",
+	       memory_left(), left);
+	CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+	CHECK(rlx_runner_output(r, 0, &y));
+	for (i = 0; i < 2 * EACH; i++)
+		CHECK(((const float *)y.data)[i] == data[i] + MANY * w[i % EACH]);
+	rlx_runner_free(r);
 	rlx_model_put(m);
 }
 

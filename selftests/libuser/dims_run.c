@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Runners over graphs whose sizes come with the inputs, and their params. */
+#include <sys/resource.h>
+
 #include "rlx/dims.h"
 #include "rlx/model.h"
 #include "selftests/lib/rlx_test.h"
@@ -510,6 +512,50 @@ TEST(lent_sessions_of_other_shapes)
 	CHECK_EQ(rlx_session_run(lent), 0);
 	CHECK_EQ(rlx_session_get(lent, RLX_IO_OUTPUT, "y", in.type, y), 0);
 	CHECK(y[0] == 6 && y[1] == 8 && y[2] == 10);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+/* More biases than a process may have open files. */
+TEST(small_params_take_no_descriptors)
+{
+	enum { MANY = 300, EACH = 16 };
+	struct rlx_graph *g = rlx_graph_new("biases");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, rlx_dim(g, "b", 1, 8), EACH));
+	float w[EACH], data[2 * EACH], sum[2 * EACH];
+	struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 2, EACH), data }, y;
+	uint64_t seed = rlx_test_seed();
+	struct rlx_error err = { 0 };
+	struct rlimit was, few;
+	struct rlx_model *m;
+	struct rlx_runner *r;
+	char name[16];
+	int i, k;
+
+	for (i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "w%d", i);
+		x = rlx_emit(g, add, .a = x, .b = rlx_param(g, name, rlx_type(RLX_F32, EACH)));
+	}
+	rlx_output(g, "y", x);
+	m = model_of(finished(g));
+	r = runner_of(m, "cpu", NULL);
+	fill(data, 2 * EACH, &seed);
+	memcpy(sum, data, sizeof(sum));
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = was;
+	few.rlim_cur = 256;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (i = 0; i < MANY; i++) {
+		fill(w, EACH, &seed);
+		for (k = 0; k < 2 * EACH; k++)
+			sum[k] += w[k % EACH];
+		snprintf(name, sizeof(name), "w%d", i);
+		CHECKF(!rlx_runner_set(r, name, rlx_type(RLX_F32, EACH), w, &err), "%s: %s", name,
+		       err.text);
+	}
+	CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	CHECK(rlx_runner_output(r, 0, &y) && !memcmp(y.data, sum, sizeof(sum)));
 	rlx_runner_free(r);
 	rlx_model_put(m);
 }

@@ -135,9 +135,10 @@ RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
  * Before any run and its sizes, or between runs: the next run has it, whatever its sizes, and so
  * has the next of a session that rlx_runner_session() gave, if its program takes the shape; one
  * whose run is under way has it by rlx_runner_run() or rlx_runner_session() alone. Programs of all
- * sizes share it: no session may write there (rlx_session_set() of it is RLX_EACCES). On a device
- * with memory of its own it is there once, where drivers can share memory, and but under
- * RLX_COMPILE_PLACE; else once a size. For a param of another shape alone it is compiled anew.
+ * sizes share it: no session may write there (rlx_session_set() of it is RLX_EACCES). Of 1 MiB on,
+ * a device with memory of its own has it once and from now on, where drivers can share memory, and
+ * but under RLX_COMPILE_PLACE; else the first run of each size uploads it. Smaller ones take no
+ * descriptor. For a param of another shape alone it is compiled anew.
  * Context: of the runner; allocates. Return: RLX_ENOENT (no such param), RLX_ESHAPE, RLX_ERANGE,
  * RLX_ETYPE, RLX_EINVAL, RLX_ENOMEM; all is as it was then.
  */
