@@ -6,129 +6,11 @@
 #include "ir/custom.h"
 #include "ir/dims.h"
 
-/* Blobs over this size are compared by identity within CSE, see rlx_args_equal(). */
-static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t h)
-{
-	const void *p = rlx_field_ptr(f, args);
-
-	switch (f->kind) {
-	case RLX_K_i32:
-	case RLX_K_f32:
-	case RLX_K_dtype:
-		return rlx_hash_bytes(p, 4, h);
-	case RLX_K_i64:
-	case RLX_K_f64:
-		return rlx_hash_bytes(p, 8, h);
-	case RLX_K_bool:
-		return rlx_hash_bytes(p, sizeof(bool), h);
-	case RLX_K_str: {
-		const char *s = *(const char *const *)p;
-
-		return rlx_hash_bytes(s ? s : "", s ? strlen(s) : 0, h);
-	}
-	case RLX_K_ints:
-	case RLX_K_floats: {
-		const struct rlx_ints *l = p;	/* both hold 8-byte elements */
-
-		return rlx_hash_bytes(l->v, l->n * 8ul, h);
-	}
-	case RLX_K_type: {
-		const struct rlx_type *t = p;
-
-		h = rlx_hash_bytes(t->dim, t->rank * sizeof(t->dim[0]), h);
-		return rlx_hash_bytes(&t->dtype, sizeof(t->dtype), h);
-	}
-	case RLX_K_blob: {
-		struct rlx_blob *b = *(struct rlx_blob *const *)p;
-		uint64_t c = b ? rlx_blob_hash(b) : 0;
-
-		return rlx_hash_bytes(&c, sizeof(c), h);
-	}
-	case RLX_K_graph: {
-		const struct rlx_graph *g = *(struct rlx_graph *const *)p;
-		uint64_t c = rlx_graph_hash(g);
-
-		return g && !c ? 0 : rlx_hash_bytes(&c, sizeof(c), h);
-	}
-	case RLX_K_custom: {
-		const struct rlx_custom *c = *(struct rlx_custom *const *)p;
-
-		if (!c)
-			return h;
-		h = rlx_hash_bytes(c->op.name, strlen(c->op.name), h);
-		return rlx_hash_bytes(&c->times, sizeof(c->times), h);
-	}
-	}
-	return h;
-}
-
-uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed)
-{
-	uint64_t h = rlx_hash_bytes(def->name, strlen(def->name), seed);
-	unsigned int i;
-
-	for (i = 0; i < def->n_field && h; i++)
-		if (def->field[i].role == RLX_FIELD_ATTR)
-			h = hash_field(&def->field[i], args, h);
-	return h;
-}
-
-static bool field_equal(const struct rlx_field *f, const void *a, const void *b)
-{
-	const void *p = rlx_field_ptr(f, a), *q = rlx_field_ptr(f, b);
-
-	switch (f->kind) {
-	case RLX_K_i32:
-	case RLX_K_f32:
-	case RLX_K_dtype:
-		return !memcmp(p, q, 4);
-	case RLX_K_i64:
-	case RLX_K_f64:
-		return !memcmp(p, q, 8);
-	case RLX_K_bool:
-		return *(const bool *)p == *(const bool *)q;
-	case RLX_K_str: {
-		const char *s = *(const char *const *)p, *t = *(const char *const *)q;
-
-		return !strcmp(s ? s : "", t ? t : "");
-	}
-	case RLX_K_ints:
-	case RLX_K_floats: {
-		const struct rlx_ints *l = p, *m = q;
-
-		return l->n == m->n && !memcmp(l->v, m->v, l->n * 8ul);
-	}
-	case RLX_K_type:
-		return rlx_type_equal(p, q);
-	case RLX_K_blob: {
-		const struct rlx_blob *s = *(struct rlx_blob *const *)p;
-		const struct rlx_blob *t = *(struct rlx_blob *const *)q;
-
-		/* comparing large weights costs more than merging them gains */
-		return s == t || (s && t && s->bytes == t->bytes && s->bytes <= 4096 &&
-				  !memcmp(s->data, t->data, s->bytes));
-	}
-	case RLX_K_graph:
-		return *(struct rlx_graph *const *)p == *(struct rlx_graph *const *)q;
-	case RLX_K_custom:
-		return *(struct rlx_custom *const *)p == *(struct rlx_custom *const *)q;
-	}
-	return false;
-}
-
-bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
-{
-	unsigned int i;
-
-	for (i = 0; i < def->n_field; i++)
-		if (def->field[i].role == RLX_FIELD_ATTR &&
-		    !field_equal(&def->field[i], a, b))
-			return false;
-	return true;
-}
-
-/* Bytes of an attribute, and in front of them as what @head counts those that are not fixed. */
-static bool field_bytes(const struct rlx_field *f, const void *p, const void **bytes, uint32_t *n,
+/*
+ * Bytes of an attribute, and in @head what counts those that are not fixed; false: it refers to
+ * what is compared otherwise.
+ */
+static bool field_bytes(const struct rlx_field *f, const void *p, const void **bytes, size_t *n,
 			uint64_t *head)
 {
 	const struct rlx_ints *l = p;		/* floats are alike */
@@ -148,22 +30,22 @@ static bool field_bytes(const struct rlx_field *f, const void *p, const void **b
 		*n = 8;
 		return true;
 	case RLX_K_bool:
-		*head = *(const bool *)p;
+		*n = sizeof(bool);
 		return true;
 	case RLX_K_str:
 		*bytes = *(const char *const *)p;
-		*head = *n = *bytes ? (uint32_t)strlen(*bytes) : 0;
+		*head = *n = *bytes ? strlen(*bytes) : 0;
 		return true;
 	case RLX_K_ints:
 	case RLX_K_floats:
 		*bytes = l->v;
 		*head = l->n;
-		*n = l->n * 8;
+		*n = l->n * 8ul;
 		return true;
 	case RLX_K_type:
 		*bytes = t->dim;
 		*head = (uint64_t)t->rank << 32 | t->dtype;
-		*n = t->rank * (uint32_t)sizeof(t->dim[0]);
+		*n = t->rank * sizeof(t->dim[0]);
 		return true;
 	case RLX_K_blob:
 	case RLX_K_graph:
@@ -173,11 +55,88 @@ static bool field_bytes(const struct rlx_field *f, const void *p, const void **b
 	return false;
 }
 
+static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t h)
+{
+	const void *p = rlx_field_ptr(f, args), *bytes;
+	uint64_t head;
+	size_t n;
+
+	if (field_bytes(f, p, &bytes, &n, &head)) {
+		h = rlx_hash_bytes(bytes, n, h);
+		return f->kind != RLX_K_type ? h :
+		       rlx_hash_bytes(&((const struct rlx_type *)p)->dtype, sizeof(enum rlx_dtype),
+				      h);
+	}
+	if (f->kind == RLX_K_blob) {
+		struct rlx_blob *b = *(struct rlx_blob *const *)p;
+		uint64_t c = b ? rlx_blob_hash(b) : 0;
+
+		return rlx_hash_bytes(&c, sizeof(c), h);
+	}
+	if (f->kind == RLX_K_graph) {
+		const struct rlx_graph *g = *(struct rlx_graph *const *)p;
+		uint64_t c = rlx_graph_hash(g);
+
+		return g && !c ? 0 : rlx_hash_bytes(&c, sizeof(c), h);
+	}
+	if (f->kind == RLX_K_custom) {
+		const struct rlx_custom *c = *(struct rlx_custom *const *)p;
+
+		if (!c)
+			return h;
+		h = rlx_hash_bytes(c->op.name, strlen(c->op.name), h);
+		return rlx_hash_bytes(&c->times, sizeof(c->times), h);
+	}
+	return h;
+}
+
+uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed)
+{
+	uint64_t h = rlx_hash_bytes(def->name, strlen(def->name), seed);
+	unsigned int i;
+
+	for (i = 0; i < def->n_field && h; i++)
+		if (def->field[i].role == RLX_FIELD_ATTR)
+			h = hash_field(&def->field[i], args, h);
+	return h;
+}
+
+static bool field_equal(const struct rlx_field *f, const void *a, const void *b)
+{
+	const void *p = rlx_field_ptr(f, a), *q = rlx_field_ptr(f, b), *x, *y;
+	uint64_t head_x, head_y;
+	size_t n_x, n_y;
+
+	if (field_bytes(f, p, &x, &n_x, &head_x) && field_bytes(f, q, &y, &n_y, &head_y))
+		return n_x == n_y && head_x == head_y && (!n_x || !memcmp(x, y, n_x));
+	if (f->kind == RLX_K_blob) {
+		const struct rlx_blob *s = *(struct rlx_blob *const *)p;
+		const struct rlx_blob *t = *(struct rlx_blob *const *)q;
+
+		/* comparing large weights costs more than merging them gains */
+		return s == t || (s && t && s->bytes == t->bytes && s->bytes <= 4096 &&
+				  !memcmp(s->data, t->data, s->bytes));
+	}
+	return *(const void *const *)p == *(const void *const *)q;	/* graphs, custom ops */
+}
+
+bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < def->n_field; i++)
+		if (def->field[i].role == RLX_FIELD_ATTR &&
+		    !field_equal(&def->field[i], a, b))
+			return false;
+	return true;
+}
+
 bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned char *to, size_t *n)
 {
 	const void *bytes;
 	uint64_t head;
-	uint32_t i, k;
+	uint32_t i;
+	size_t k;
 
 	*n = 0;
 	for (i = 0; i < def->n_field; i++) {
