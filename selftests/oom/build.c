@@ -7,6 +7,7 @@
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
+#include "selftests/oom/parse.h"
 
 static enum rlx_status build(void *ctx)
 {
@@ -47,36 +48,9 @@ TEST(named)
 	CHECK(rlx_oom_sweep(named, NULL) > 5);
 }
 
-struct text {
-	char	*p;
-	size_t	 len;
-};
-
-static enum rlx_status parse(void *ctx)
-{
-	const struct text *t = ctx;
-	struct rlx_graph *g = NULL;
-	struct rlx_error err = { 0 };
-	enum rlx_status st = rlx_graph_parse(t->p, t->len, &g, &err);
-
-	CHECKF(st == err.status, "status %d, its message %d", st, err.status);
-	CHECKF(!st == !!g, "status %d and %s graph", st, g ? "a" : "no");
-	rlx_graph_put(g);
-	return st;
-}
-
 TEST(parse)
 {
-	struct rlx_graph *g = small_net(SMALL_NET_ALL, 2);
-	struct text t = { 0 };
-	FILE *f = open_memstream(&t.p, &t.len);
-
-	CHECKF(!rlx_graph_error(g)->status, "%s", rlx_graph_error(g)->text);
-	CHECK_EQ(rlx_graph_print(g, f, false), 0);
-	fclose(f);
-	rlx_graph_put(g);
-	CHECK(rlx_oom_sweep(parse, &t) > 5);
-	free(t.p);
+	CHECK(oom_parse_sweep(small_net(SMALL_NET_ALL, 2)) > 5);
 }
 
 static enum rlx_status draw(void *ctx)

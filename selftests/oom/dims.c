@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Every allocation fails once of graphs with names for sizes: built, bound, read, and run. */
-#include <stdio.h>
-
 #include "rlx/dims.h"
 #include "rlx/model.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/oom/parse.h"
 
 /* An expression, a size that an op tells, a body with a name, and a param. */
 static struct rlx_graph *template(void)
@@ -60,34 +59,9 @@ TEST(build_and_bind)
 	CHECK(rlx_oom_sweep(build, NULL) > 50);
 }
 
-struct text {
-	char	*p;
-	size_t	 len;
-};
-
-static enum rlx_status parse(void *ctx)
-{
-	const struct text *t = ctx;
-	struct rlx_graph *g = NULL;
-	struct rlx_error err = { 0 };
-	enum rlx_status st = rlx_graph_parse(t->p, t->len, &g, &err);
-
-	CHECKF(st == err.status && !st == !!g, "%s", err.text);
-	rlx_graph_put(g);
-	return st;
-}
-
 TEST(parse)
 {
-	struct rlx_graph *g = template();
-	struct text t = { 0 };
-	FILE *f = open_memstream(&t.p, &t.len);
-
-	CHECK_EQ(rlx_graph_print(g, f, false), 0);
-	fclose(f);
-	rlx_graph_put(g);
-	CHECK(rlx_oom_sweep(parse, &t) > 50);
-	free(t.p);
+	CHECK(oom_parse_sweep(template()) > 50);
 }
 
 static enum rlx_status use(struct rlx_runner *r, struct rlx_error *err)
