@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/bump.h"
 #include "ir/dims.h"
 #include "model/format.h"
 #include "model/model.h"
@@ -11,40 +10,6 @@
 static const struct rlx_graph *graph_of(const struct rlx_model *m)
 {
 	return m->graph;
-}
-
-/* The name of a size that is known later: what rlx_graph_print() writes. */
-static const char *dim_text(const struct rlx_model *m, int64_t x)
-{
-	char text[RLX_DIM_TEXT];
-
-	if (!rlx_is_dim(x))
-		return "";
-	rlx_dim_print(graph_of(m), x, text, sizeof(text));
-	return rlx_bump_str(m->bump, text, strlen(text));
-}
-
-static bool describe_side(struct rlx_model *m, int k, enum rlx_io side)
-{
-	const struct rlx_graph *g = graph_of(m);
-	unsigned int i, d;
-
-	m->n_io[k] = rlx_graph_io_count(g, side);
-	m->io[k] = rlx_bump_new(m->bump, m->n_io[k] + 1u, sizeof(*m->io[k]));
-	for (i = 0; m->io[k] && i < m->n_io[k]; i++) {
-		const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, side, i));
-		struct rlx_model_io *io = &m->io[k][i];
-
-		*io = (struct rlx_model_io){ .name = rlx_graph_io_name(g, side, i),
-					     .dtype = t->dtype, .rank = (int)t->rank };
-		for (d = 0; d < t->rank; d++) {
-			io->dim[d] = rlx_is_dim(t->dim[d]) ? -1 : t->dim[d];
-			io->dim_name[d] = dim_text(m, t->dim[d]);
-			if (!io->dim_name[d])
-				return false;
-		}
-	}
-	return m->io[k];
 }
 
 static void close_graph(struct rlx_model *m)
@@ -159,7 +124,6 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 			     struct rlx_segment *seg, struct rlx_error *err)
 {
 	enum rlx_status st;
-	unsigned int i;
 
 	*seg = (struct rlx_segment){ .need = RLX_NEED_NOTHING };
 	st = check_names(graph_of(m), want, err);
@@ -167,19 +131,7 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 		st = bind(m, want, &seg->g, err);
 	if (st)
 		return st;
-	seg->mem = rlx_calloc(1, sizeof(*seg->mem));
-	seg->out = seg->mem ? rlx_bump_new(seg->mem, m->n_io[1] + 1u, sizeof(*seg->out)) : NULL;
-	if (!seg->out) {
-		rlx_segment_fini(seg);
-		return rlx_fail(err, RLX_ENOMEM, "graph: out of memory");
-	}
-	seg->n_out = m->n_io[1];
-	for (i = 0; i < seg->n_out; i++)
-		seg->out[i] = (struct rlx_spec){
-			.kind = RLX_SPEC_TENSOR, .name = m->io[1][i].name,
-			.type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g, RLX_IO_OUTPUT, i)),
-		};
-	return RLX_OK;
+	return rlx_segment_of_graph(m, seg, err);
 }
 
 /* Of no file: rlx_model_open() does not know it. */
@@ -211,7 +163,7 @@ enum rlx_status rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out
 	m->format = &format_graph;
 	m->graph = rlx_graph_get(g);
 	m->file = m->graph;
-	if (!describe_side(m, 0, RLX_IO_INPUT) || !describe_side(m, 1, RLX_IO_OUTPUT)) {
+	if (!rlx_model_describe(m, g)) {
 		rlx_model_put(m);
 		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
 	}

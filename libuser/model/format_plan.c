@@ -14,44 +14,10 @@ struct plan_model {
 	char			*path;
 };
 
-static const struct rlx_graph *graph_of(const struct rlx_model *m)
-{
-	const struct plan_model *p = m->file;
-
-	return p->graphs.g[0];
-}
-
 static bool probe(const struct rlx_probe *p)
 {
 	return !p->folder && p->bytes >= sizeof(PLAN_MAGIC) - 1 &&
 	       !memcmp(p->first, PLAN_MAGIC, sizeof(PLAN_MAGIC) - 1);
-}
-
-static enum rlx_status describe(struct rlx_model *m)
-{
-	static const enum rlx_io side[2] = { RLX_IO_INPUT, RLX_IO_OUTPUT };
-	const struct rlx_graph *g = graph_of(m);
-	unsigned int i, k, d;
-
-	m->tensor = rlx_bump_new(m->bump, 1, sizeof(*m->tensor));
-	for (k = 0; k < 2; k++) {
-		m->n_io[k] = rlx_graph_io_count(g, side[k]);
-		m->io[k] = rlx_bump_new(m->bump, m->n_io[k] + 1u, sizeof(*m->io[k]));
-		if (!m->io[k] || !m->tensor)
-			return RLX_ENOMEM;
-		for (i = 0; i < m->n_io[k]; i++) {
-			const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, side[k], i));
-			struct rlx_model_io *io = &m->io[k][i];
-
-			*io = (struct rlx_model_io){ .name = rlx_graph_io_name(g, side[k], i),
-						     .dtype = t->dtype, .rank = (int)t->rank };
-			for (d = 0; d < t->rank; d++) {
-				io->dim[d] = t->dim[d];
-				io->dim_name[d] = "";
-			}
-		}
-	}
-	return RLX_OK;
 }
 
 /* Its own values are a session's, of which whoever asks a model knows nothing. */
@@ -88,7 +54,7 @@ static enum rlx_status open_file(struct rlx_model *m, const char *path, struct r
 		st = rlx_plan_file_graphs(p->file, &p->graphs, err);
 	if (!st)
 		st = refuse_state(p->graphs.g[0], path, err);
-	if (!st && describe(m))
+	if (!st && !rlx_model_describe(m, p->graphs.g[0]))
 		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
 	return st;
 }
@@ -152,27 +118,14 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 			     struct rlx_segment *seg, struct rlx_error *err)
 {
 	struct plan_model *p = m->file;
-	unsigned int i;
 	enum rlx_status st;
 
 	*seg = (struct rlx_segment){ .need = RLX_NEED_NOTHING };
 	st = check_inputs(p->graphs.g[0], want, err);
 	if (st)
 		return st;
-	seg->mem = rlx_calloc(1, sizeof(*seg->mem));
-	seg->out = seg->mem ? rlx_bump_new(seg->mem, m->n_io[1] + 1u, sizeof(*seg->out)) : NULL;
-	if (!seg->out) {
-		rlx_segment_fini(seg);
-		return rlx_fail(err, RLX_ENOMEM, "plan file: out of memory");
-	}
 	seg->g = rlx_graph_get(p->graphs.g[0]);
-	seg->n_out = m->n_io[1];
-	for (i = 0; i < seg->n_out; i++)
-		seg->out[i] = (struct rlx_spec){
-			.kind = RLX_SPEC_TENSOR, .name = m->io[1][i].name,
-			.type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g, RLX_IO_OUTPUT, i)),
-		};
-	return RLX_OK;
+	return rlx_segment_of_graph(m, seg, err);
 }
 
 static enum rlx_status program(struct rlx_model *m, const struct rlx_segment *seg,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/bump.h"
+#include "ir/dims.h"
 #include "model/format.h"
 #include "model/mapped.h"
 #include "model/model.h"
@@ -20,6 +21,64 @@ struct rlx_model *rlx_model_alloc(void)
 		return m;
 	rlx_model_put(m);
 	return NULL;
+}
+
+/* The name of a size that is known later: what rlx_graph_print() writes. */
+static const char *dim_text(const struct rlx_model *m, const struct rlx_graph *g, int64_t x)
+{
+	char text[RLX_DIM_TEXT];
+
+	if (!rlx_is_dim(x))
+		return "";
+	rlx_dim_print(g, x, text, sizeof(text));
+	return rlx_bump_str(m->bump, text, strlen(text));
+}
+
+static bool describe_side(struct rlx_model *m, const struct rlx_graph *g, int k, enum rlx_io side)
+{
+	unsigned int i, d;
+
+	m->n_io[k] = rlx_graph_io_count(g, side);
+	m->io[k] = rlx_bump_new(m->bump, m->n_io[k] + 1u, sizeof(*m->io[k]));
+	for (i = 0; m->io[k] && i < m->n_io[k]; i++) {
+		const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, side, i));
+		struct rlx_model_io *io = &m->io[k][i];
+
+		*io = (struct rlx_model_io){ .name = rlx_graph_io_name(g, side, i),
+					     .dtype = t->dtype, .rank = (int)t->rank };
+		for (d = 0; d < t->rank; d++) {
+			io->dim[d] = rlx_is_dim(t->dim[d]) ? -1 : t->dim[d];
+			io->dim_name[d] = dim_text(m, g, t->dim[d]);
+			if (!io->dim_name[d])
+				return false;
+		}
+	}
+	return m->io[k];
+}
+
+bool rlx_model_describe(struct rlx_model *m, const struct rlx_graph *g)
+{
+	return describe_side(m, g, 0, RLX_IO_INPUT) && describe_side(m, g, 1, RLX_IO_OUTPUT);
+}
+
+enum rlx_status rlx_segment_of_graph(const struct rlx_model *m, struct rlx_segment *seg,
+				     struct rlx_error *err)
+{
+	unsigned int i;
+
+	seg->mem = rlx_calloc(1, sizeof(*seg->mem));
+	seg->out = seg->mem ? rlx_bump_new(seg->mem, m->n_io[1] + 1u, sizeof(*seg->out)) : NULL;
+	if (!seg->out) {
+		rlx_segment_fini(seg);
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", m->format->name);
+	}
+	seg->n_out = m->n_io[1];
+	for (i = 0; i < seg->n_out; i++)
+		seg->out[i] = (struct rlx_spec){
+			.kind = RLX_SPEC_TENSOR, .name = m->io[1][i].name,
+			.type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g, RLX_IO_OUTPUT, i)),
+		};
+	return RLX_OK;
 }
 
 enum rlx_status rlx_model_open(const char *path, struct rlx_model **out,

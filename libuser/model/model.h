@@ -62,6 +62,11 @@ struct rlx_runner {
 
 /* An empty model with one reference; NULL: out of memory. */
 struct rlx_model *rlx_model_alloc(void);
+/* Inputs and outputs of a model that is @g, which lives as long; false: out of memory. */
+bool rlx_model_describe(struct rlx_model *m, const struct rlx_graph *g);
+/* Outputs of @seg, whose graph is there and whole. RLX_ENOMEM: it is empty then. */
+enum rlx_status rlx_segment_of_graph(const struct rlx_model *m, struct rlx_segment *seg,
+				     struct rlx_error *err);
 /* Are the types of @in types at all? RLX_EINVAL names the first one that is not. */
 enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
 				     struct rlx_error *err);
