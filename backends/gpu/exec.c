@@ -219,13 +219,22 @@ void gpu_fini(struct rlx_exec *exec)
 	rlx_free(x->extent.leads);
 }
 
-/* Looked after at the next run, when every buffer is there. */
+/*
+ * Looked after at the next run, when every buffer is there. But what a param had before goes now: a
+ * session that nobody runs again would keep it in the device.
+ */
 void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
+	struct gpu_slot *s = &x->slot[gpu_exec_code(x)->first_io[io] + i];
 
-	x->slot[gpu_exec_code(x)->first_io[io] + i].changed = true;
-	x->slot[gpu_exec_code(x)->first_io[io] + i].fresh = true;
+	if (s->weight && s->host != exec->ptr[io][i]) {
+		gpu_exec_device(x)->api->context_set(gpu_exec_device(x)->ctx);
+		gpu_weight_put(gpu_exec_device(x), s->weight);
+		s->weight = NULL;
+	}
+	s->changed = true;
+	s->fresh = true;
 	x->changed = true;
 }
 

@@ -171,6 +171,38 @@ TEST(small_params_take_little)
 	rlx_model_put(m);
 }
 
+/* Sizes that are run once each keep no values of a param that was set anew since. */
+TEST(old_values_go)
+{
+	enum { WIDE = 1 << 14, SIZES = 12 };
+	static float w[K * WIDE], x[SIZES * K];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	const size_t bytes = sizeof(w);
+	struct rlx_model *m = open_model(WIDE);
+	struct rlx_runner *r = NULL;
+	struct rlx_error err = { 0 };
+	size_t left = 0;
+	int64_t b;
+
+	CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
+	for (b = 1; b <= SIZES; b++) {
+		struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, b, 1, K), x }, y;
+
+		w[0] = (float)b;
+		x[0] = 1;
+		CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, WIDE), w, &err), "%s",
+		       err.text);
+		CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+		CHECK(rlx_runner_output(r, 0, &y) && ((const float *)y.data)[0] == (float)b);
+		left = b == 1 ? memory_left() : left;
+	}
+	/* what the sizes themselves take is little beside it */
+	CHECKF(memory_left() + SIZES / 2 * bytes > left, "%zu bytes of %zu are left",
+	       memory_left(), left);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
 /* Experts that a session places are not in the device's memory whole. */
 TEST(experts_stay_where_they_are)
 {

@@ -138,7 +138,8 @@ RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
  * sizes share it: no session may write there (rlx_session_set() of it is RLX_EACCES). Of 1 MiB on,
  * a device with memory of its own has it once and from now on, where drivers can share memory, and
  * but under RLX_COMPILE_PLACE; else the first run of each size uploads it. Smaller ones take no
- * descriptor. For a param of another shape alone it is compiled anew.
+ * descriptor. What it was set to before is freed, there as well, once no run and no clone has it.
+ * For a param of another shape alone it is compiled anew.
  * Context: of the runner; allocates. Return: RLX_ENOENT (no such param), RLX_ESHAPE, RLX_ERANGE,
  * RLX_ETYPE, RLX_EINVAL, RLX_ENOMEM; all is as it was then.
  */
