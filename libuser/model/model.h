@@ -22,12 +22,16 @@ struct rlx_model {
 	struct rlx_bump		*bump;
 };
 
+struct rlx_compiled;
+struct rlx_compiles;
+
 /*
  * One segment of a model for known inputs, compiled. What comes after it depends
  * on the values of its needed outputs: children by those.
  */
 struct rlx_stage {
 	struct rlx_stage	*parent, *root, *next_all;	/* root: the first one */
+	struct rlx_compiled	*compiled;	/* of a root: whose seg and program it has */
 	struct rlx_segment	 seg;
 	struct rlx_program	*program;
 	struct rlx_session	*session;	/* NULL: nothing to run */
@@ -35,13 +39,15 @@ struct rlx_stage {
 	struct rlx_answer	 answer;	/* this stage's, in its session's memory */
 	struct rlx_tensor	*answers;
 	uint64_t		 bytes;		/* its session's, on host and device */
-	/* of a root: its key in the runner's map; when it ran last, by the runner's count */
-	void			*key;
-	uint32_t		 n_key;
+	/* of a root: the runner's map has it; when it ran last, by the runner's count */
+	bool			 keyed;
 	uint64_t		 used;
 	uint64_t		 turn;		/* of the runner's params that it has */
 	bool			 lent;		/* rlx_runner_session() gave it away */
 };
+
+/* What a runner keeps of stages that ran, and again of what was compiled ahead of its run. */
+enum { RLX_MAX_STAGES = 512, RLX_MAX_STAGE_BYTES = 256 << 20 };
 
 struct rlx_runner {
 	struct rlx_model	*m;
@@ -58,7 +64,23 @@ struct rlx_runner {
 	struct rlx_param_value	**value;	/* NULL: not set */
 	uint64_t		*set_turn, turn;
 	unsigned int		 n_param;
+	struct rlx_compiles	*compiles;	/* shared with clones */
+	uint64_t		 prepared;	/* the last point that rlx_runner_prepare() gave */
 };
+
+/* A growing key; rlx_free(key.p) ends it. */
+struct rlx_key {
+	unsigned char	*p;
+	uint32_t	 n, cap;
+	bool		 failed;
+};
+
+void rlx_key_add(struct rlx_key *k, const void *p, size_t n);
+void rlx_key_type(struct rlx_key *k, const struct rlx_type *t);
+/* The types of inputs and params; of the inputs that the import @asked for, the contents. */
+void rlx_key_types(struct rlx_key *k, const struct rlx_runner *r, const struct rlx_spec *in,
+		   unsigned int n);
+void rlx_key_asked(struct rlx_key *k, const struct rlx_spec *in, unsigned int n, uint64_t asked);
 
 /* An empty model with one reference; NULL: out of memory. */
 struct rlx_model *rlx_model_alloc(void);
@@ -70,6 +92,10 @@ enum rlx_status rlx_segment_of_graph(const struct rlx_model *m, struct rlx_segme
 /* Are the types of @in types at all? RLX_EINVAL names the first one that is not. */
 enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
 				     struct rlx_error *err);
+
+/* @in in the model's order; rlx_free() ends it. NULL: @err says why. */
+struct rlx_spec *rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
+				  unsigned int n, struct rlx_error *err);
 
 /* runner_params.c; fini also after a failed init. */
 enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err);

@@ -8,80 +8,32 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "model/format.h"
-#include "model/model.h"
+#include "model/compiled.h"
 #include "rlx/store.h"
-#include "rt/rt.h"
 
 /*
- * More than this and what was used least recently is dropped, whole trees of stages: a
- * stream of ever new shapes must not grow. Keys of what was dropped stay in the maps,
- * up to a number.
+ * More than RLX_MAX_STAGES, or RLX_MAX_STAGE_BYTES, and what was used least recently is dropped,
+ * whole trees of stages: a stream of ever new shapes must not grow. Keys of what was dropped stay
+ * in the maps, up to a number.
  */
-enum { MAX_STAGES = 512, MAX_BYTES = 256 << 20, MAX_KEYS = 1 << 14, MAX_ASKS = 64 };
+enum { MAX_KEYS = 1 << 14 };
 
-/* A growing key; bytes that say all there is to say. */
-struct key {
-	unsigned char	*p;
-	uint32_t	 n, cap;
-	bool		 failed;
-};
-
-static void key_add(struct key *k, const void *p, size_t n)
+static enum rlx_status not_enough(struct rlx_error *err)
 {
-	if (k->failed || n > UINT32_MAX - k->n ||
-	    !rlx_grow(&k->p, &k->cap, k->n + (uint32_t)n, 1)) {
-		k->failed = true;
-		return;
-	}
-	if (n)
-		memcpy(k->p + k->n, p, n);
-	k->n += (uint32_t)n;
+	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
 }
 
-static void key_type(struct key *k, const struct rlx_type *t)
+static void stage_free(struct rlx_runner *r, struct rlx_stage *s)
 {
-	int32_t head[2] = { (int32_t)t->dtype, (int32_t)t->rank };
-
-	key_add(k, head, sizeof(head));
-	key_add(k, t->dim, t->rank * sizeof(t->dim[0]));
-}
-
-static void key_spec(struct key *k, const struct rlx_spec *s, int depth)
-{
-	uint32_t kind = s->kind, i;
-
-	key_add(k, &kind, sizeof(kind));
-	if (s->name)
-		key_add(k, s->name, strlen(s->name) + 1);
-	key_add(k, &s->n_item, sizeof(s->n_item));
-	key_type(k, &s->type);
-	for (i = 0; s->kind == RLX_SPEC_STRINGS && i < rlx_type_count(&s->type); i++) {
-		key_add(k, &s->str[i].n, sizeof(s->str[i].n));
-		key_add(k, s->str[i].p, s->str[i].n);
-	}
-	for (i = 0; s->kind == RLX_SPEC_LIST && i < s->n_item && depth < 8; i++)
-		key_spec(k, &s->item[i], depth + 1);
-}
-
-static void key_contents(struct key *k, const struct rlx_spec *s)
-{
-	uint32_t i;
-
-	if (s->kind == RLX_SPEC_TENSOR && s->data)
-		key_add(k, s->data, (size_t)rlx_type_bytes(&s->type));
-	for (i = 0; s->kind == RLX_SPEC_LIST && i < s->n_item; i++)
-		key_contents(k, &s->item[i]);
-}
-
-static void stage_free(struct rlx_stage *s)
-{
-	rlx_segment_fini(&s->seg);
 	rlx_session_free(s->session);
-	rlx_program_put(s->program);
+	if (s->compiled) {
+		rlx_compiled_put(r->compiles, s->compiled);
+	} else {
+		rlx_segment_fini(&s->seg);
+		rlx_program_put(s->program);
+	}
 	rlx_map_fini(&s->child);
 	rlx_free(s->answers);
-	rlx_free(s->key);
 	rlx_free(s);
 }
 
@@ -90,8 +42,8 @@ static void drop_stages(struct rlx_runner *r, struct rlx_stage *root)
 {
 	struct rlx_stage **at = &r->all, *s;
 
-	if (root && root->key)		/* overwritten: that cannot fail */
-		rlx_map_put(&r->first, root->key, root->n_key, 0);
+	if (root && root->keyed)	/* overwritten: that cannot fail */
+		rlx_map_put(&r->first, root->compiled->key.p, root->compiled->key.n, 0);
 	while ((s = *at)) {
 		if (root && s->root != root) {
 			at = &s->next_all;
@@ -101,10 +53,10 @@ static void drop_stages(struct rlx_runner *r, struct rlx_stage *root)
 		r->n_stage--;
 		r->bytes -= s->bytes;
 		if (s != root)
-			stage_free(s);
+			stage_free(r, s);
 	}
 	if (root)
-		stage_free(root);
+		stage_free(r, root);
 	r->last = NULL;
 }
 
@@ -138,9 +90,9 @@ static void evict_to_fit(struct rlx_runner *r)
 	for (s = r->all; s; s = s->next_all)
 		if (s->root == s && (!latest || s->used > latest->used))
 			latest = s;
-	while (r->n_stage > MAX_STAGES || r->bytes > MAX_BYTES) {
+	while (r->n_stage > RLX_MAX_STAGES || r->bytes > RLX_MAX_STAGE_BYTES) {
 		s = oldest(r);
-		if (!s || (s == latest && r->n_stage <= MAX_STAGES))
+		if (!s || (s == latest && r->n_stage <= RLX_MAX_STAGES))
 			break;
 		drop_stages(r, s);
 	}
@@ -148,23 +100,21 @@ static void evict_to_fit(struct rlx_runner *r)
 		forget_keys(r);
 }
 
-static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
-				     struct rlx_error *err)
+/* A session, and where it has what the next stage depends on. */
+static enum rlx_status stage_session(struct rlx_stage *s, struct rlx_error *err)
 {
 	enum rlx_status st;
 	uint32_t i;
 
-	if (!s->seg.g)
+	if (!s->program)
 		return RLX_OK;
-	st = rlx_segment_program(r->m, &s->seg, &r->opts, &s->program, err);
-	if (!st)
-		st = rlx_session_new(s->program, NULL, &s->session, err);
+	st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
 		return st;
 	s->bytes = s->program->info.session_bytes + s->program->code->device_bytes;
 	s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
 	if (!s->answers)
-		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		return not_enough(err);
 	for (i = 0; i < s->seg.n_needed; i++) {
 		const char *name = rlx_program_io_name(s->program, RLX_IO_OUTPUT, i);
 
@@ -175,22 +125,33 @@ static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
 	return RLX_OK;
 }
 
+/* Of @c, which goes with it, or for a later stage of @seg, which does. NULL: it is gone. */
 static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *parent,
-				   const struct rlx_segment *seg,
+				   struct rlx_compiled *c, struct rlx_segment *seg,
 				   struct rlx_error *err)
 {
 	struct rlx_stage *s = rlx_calloc(1, sizeof(*s));
+	enum rlx_status st;
 
 	if (!s) {
-		rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		rlx_compiled_put(r->compiles, c);
+		if (!c)
+			rlx_segment_fini(seg);
+		not_enough(err);
 		return NULL;
 	}
 	s->parent = parent;
 	s->root = parent ? parent->root : s;
+	s->compiled = c;
 	s->seg = *seg;
-	if (compile_stage(r, s, err)) {
-		s->seg = (struct rlx_segment){ 0 };	/* the caller's still */
-		stage_free(s);
+	if (c)
+		s->program = c->program;
+	st = c || !seg->g ? RLX_OK :
+	     rlx_segment_program(r->m, seg, &r->opts, &s->program, err);
+	if (!st)
+		st = stage_session(s, err);
+	if (st) {
+		stage_free(r, s);
 		return NULL;
 	}
 	s->next_all = r->all;
@@ -216,124 +177,74 @@ static struct rlx_answer *list_answers(const struct rlx_stage *last, uint32_t *o
 	return a;
 }
 
-/* Build the segment after @parent; with RLX_EAGAIN-like need of inputs in @seg. */
+/* Build the segment after @parent. */
 static enum rlx_status build_after(struct rlx_runner *r, struct rlx_stage *parent,
 				   const struct rlx_spec *in, unsigned int n_in,
 				   struct rlx_segment *seg, struct rlx_error *err)
 {
-	struct rlx_instance want = { .spec = in, .n_spec = n_in };
-	struct rlx_answer *a = list_answers(parent, &want.n_answer);
-	struct rlx_named_tensor *p = rlx_calloc(r->n_param + 1ul, sizeof(*p));
-	enum rlx_status st;
+	enum rlx_status st = RLX_ENOMEM;
+	struct rlx_wanted want;
+	uint32_t n;
+	struct rlx_answer *a = list_answers(parent, &n);
 
-	if (a && p) {
-		want.answer = a;
-		want.param = p;
-		want.n_param = rlx_runner_params_set(r, p);
-		st = r->m->format->build(r->m, &want, seg, err);
-	} else {
-		st = rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-	}
+	if (rlx_wanted_init(&want, r, in, n_in) && a)
+		st = rlx_wanted_build(&want, in, a, n, seg, err);
+	else
+		not_enough(err);
 	rlx_free(a);
-	rlx_free(p);
+	rlx_free(want.param);
 	return st;
 }
 
-/* Contents only where the import asked for them: others must not matter. */
-static struct rlx_spec *mask_specs(const struct rlx_spec *in, unsigned int n,
-				    uint64_t asked)
+/* One that was not in the maps, and is then: a clone's, what was compiled ahead, or a new one. */
+static struct rlx_stage *first_new(struct rlx_runner *r, const struct rlx_spec *in,
+				   unsigned int n, const struct rlx_key *types,
+				   struct rlx_error *err)
 {
-	struct rlx_spec *s = rlx_memdup(in, n * sizeof(*in));
-	unsigned int i;
+	struct rlx_compiled *c = NULL;
+	struct rlx_stage *s = NULL;
+	struct rlx_wanted want;
 
-	for (i = 0; s && i < n; i++)
-		if (i >= 64 || !(asked >> i & 1))
-			s[i].data = NULL;
+	if (!rlx_wanted_init(&want, r, in, n))
+		not_enough(err);
+	else if (!rlx_compiled_get(r->compiles, &want, types, &c, err))
+		s = stage_new(r, NULL, c, &c->seg, err);
+	rlx_free(want.param);
+	if (!s)
+		return NULL;
+	rlx_ahead_used(r, c);
+	/* a stage that is not found again is built again: no harm but time */
+	s->keyed = rlx_map_put(&r->asked, types->p, types->n, c->asked) &&
+		   rlx_map_put(&r->first, c->key.p, c->key.n, (uintptr_t)s);
 	return s;
-}
-
-static enum rlx_status not_enough(struct rlx_error *err)
-{
-	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-}
-
-/* Build for these types, asking for contents until the import is content. */
-static enum rlx_status build_first(struct rlx_runner *r, const struct rlx_spec *in,
-				   unsigned int n, uint64_t *asked,
-				   struct rlx_segment *seg, struct rlx_error *err)
-{
-	struct rlx_spec *masked;
-	enum rlx_status st;
-	int i;
-
-	for (i = 0; i < MAX_ASKS; i++) {
-		masked = mask_specs(in, n, *asked);
-		if (!masked)
-			return not_enough(err);
-		st = build_after(r, NULL, masked, n, seg, err);
-		rlx_free(masked);
-		if (st || seg->need != RLX_NEED_INPUTS)
-			return st;
-		if (!(seg->inputs & ~*asked)) {
-			rlx_segment_fini(seg);
-			break;
-		}
-		*asked |= seg->inputs;
-		rlx_segment_fini(seg);
-	}
-	return rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
 }
 
 static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec *in,
 				     unsigned int n, uint64_t *out_asked,
 				     struct rlx_error *err)
 {
-	struct key types = { 0 }, full = { 0 };
+	struct rlx_key key = { 0 };
 	struct rlx_stage *s = NULL;
-	struct rlx_segment seg;
-	uint64_t asked = 0, at;
-	unsigned int i;
-	bool known;
+	uint64_t at;
+	uint32_t n_types;
 
-	for (i = 0; i < n; i++)
-		key_spec(&types, &in[i], 0);
-	for (i = 0; i < r->n_param; i++)	/* sizes may follow from params, too */
-		key_type(&types, &r->param[i].type);
-	known = !types.failed && rlx_map_get(&r->asked, types.p, types.n, &asked);
-	*out_asked = asked;
-	if (known) {
-		key_add(&full, types.p, types.n);
-		for (i = 0; i < n && i < 64; i++)
-			if (asked >> i & 1)
-				key_contents(&full, &in[i]);
-		if (!full.failed && rlx_map_get(&r->first, full.p, full.n, &at) && at) {
+	rlx_key_types(&key, r, in, n);
+	n_types = key.n;
+	*out_asked = 0;
+	if (!key.failed && rlx_map_get(&r->asked, key.p, key.n, out_asked)) {
+		rlx_key_asked(&key, in, n, *out_asked);
+		if (!key.failed && rlx_map_get(&r->first, key.p, key.n, &at))
 			s = (struct rlx_stage *)(uintptr_t)at;
-			goto out_free;
-		}
 	}
-	if (types.failed || full.failed || build_first(r, in, n, &asked, &seg, err))
-		goto out_free;
-	*out_asked = asked;
-	full.n = 0;
-	key_add(&full, types.p, types.n);
-	for (i = 0; i < n && i < 64; i++)
-		if (asked >> i & 1)
-			key_contents(&full, &in[i]);
-	s = stage_new(r, NULL, &seg, err);
-	if (!s) {
-		rlx_segment_fini(&seg);
-		goto out_free;
+	if (!s && !key.failed) {
+		key.n = n_types;
+		s = first_new(r, in, n, &key, err);
+		if (s)
+			*out_asked = s->compiled->asked;
 	}
-	/* a stage that is not found again is built again: no harm but time */
-	s->key = full.failed ? NULL : rlx_memdup(full.p, full.n);
-	s->n_key = full.n;
-	if (s->key && rlx_map_put(&r->asked, types.p, types.n, asked))
-		rlx_map_put(&r->first, full.p, full.n, (uintptr_t)s);
-out_free:
 	if (!s && !err->status)
 		not_enough(err);
-	rlx_free(types.p);
-	rlx_free(full.p);
+	rlx_free(key.p);
 	return s;
 }
 
@@ -343,14 +254,14 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 {
 	struct rlx_segment seg;
 	struct rlx_stage *c;
-	struct key k = { 0 };
+	struct rlx_key k = { 0 };
 	uint64_t at;
 	uint32_t i;
 
 	for (i = 0; i < s->answer.n; i++) {
-		key_type(&k, &s->answers[i].type);
-		key_add(&k, s->answers[i].data,
-			(size_t)rlx_type_bytes(&s->answers[i].type));
+		rlx_key_type(&k, &s->answers[i].type);
+		rlx_key_add(&k, s->answers[i].data,
+			    (size_t)rlx_type_bytes(&s->answers[i].type));
 	}
 	if (!k.failed && rlx_map_get(&s->child, k.p, k.n, &at)) {
 		rlx_free(k.p);
@@ -360,10 +271,8 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 	if (k.failed)
 		not_enough(err);
 	else if (!build_after(r, s, in, n, &seg, err)) {
-		c = stage_new(r, s, &seg, err);
-		if (!c)
-			rlx_segment_fini(&seg);
-		else
+		c = stage_new(r, s, NULL, &seg, err);
+		if (c)
 			rlx_map_put(&s->child, k.p, k.n, (uintptr_t)c);
 	}
 	rlx_free(k.p);
@@ -466,7 +375,7 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 		if (s->seg.need == RLX_NEED_NOTHING)
 			break;
 		if (!masked)
-			masked = mask_specs(in, n_in, asked);
+			masked = rlx_mask_specs(in, n_in, asked);
 		s = masked ? next_stage(r, s, masked, n_in, err) : NULL;
 	}
 	rlx_free(masked);
@@ -513,7 +422,8 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 	}
 	rlx_store_get(r->opts.store);
 	r->m = rlx_model_get(m);
-	st = rlx_runner_params_init(r, err);
+	r->compiles = rlx_compiles_new();
+	st = r->compiles ? rlx_runner_params_init(r, err) : not_enough(err);
 	if (st) {
 		rlx_runner_free(r);
 		return st;
@@ -526,7 +436,10 @@ void rlx_runner_free(struct rlx_runner *r)
 {
 	if (!r)
 		return;
+	if (r->compiles)
+		rlx_ahead_cancel(r);
 	drop_stages(r, NULL);
+	rlx_compiles_put(r->compiles);
 	rlx_runner_params_fini(r);
 	rlx_map_fini(&r->first);
 	rlx_map_fini(&r->asked);
@@ -552,8 +465,8 @@ static void put_in_order(const struct rlx_model *m, struct rlx_spec *s, unsigned
 			}
 }
 
-static struct rlx_spec *specs_of(const struct rlx_model *m, const struct rlx_named_tensor *in,
-				 unsigned int n, struct rlx_error *err)
+struct rlx_spec *rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
+				  unsigned int n, struct rlx_error *err)
 {
 	struct rlx_spec *s;
 	unsigned int i;
@@ -566,7 +479,7 @@ static struct rlx_spec *specs_of(const struct rlx_model *m, const struct rlx_nam
 					   in[i].name : "", .type = in[i].type,
 					   .data = in[i].data };
 	if (s)
-		put_in_order(m, s, n);
+		put_in_order(r->m, s, n);
 	else
 		not_enough(err);
 	return s;
@@ -582,7 +495,7 @@ enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tens
 	err = err ? err : &own;
 	if (!r || (n_in && !in))
 		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
-	s = specs_of(r->m, in, n_in, err);
+	s = rlx_runner_specs(r, in, n_in, err);
 	st = s ? rlx_runner_run_specs(r, s, n_in, err) : err->status;
 	rlx_free(s);
 	return st;
@@ -623,7 +536,7 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 		rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
 		return NULL;
 	}
-	specs = specs_of(r->m, in, n_in, err);
+	specs = rlx_runner_specs(r, in, n_in, err);
 	if (specs)
 		s = first_stage(r, specs, n_in, &asked, err);
 	rlx_free(specs);

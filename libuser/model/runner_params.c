@@ -7,10 +7,9 @@
 
 #include "base/alloc.h"
 #include "ir/dims.h"
-#include "model/model.h"
+#include "model/compiled.h"
 #include "rlx/resident.h"
 #include "rt/convert.h"
-#include "rt/rt.h"
 
 /*
  * Devices share memory in steps of up to 2 MiB: what is smaller than half of one is not resident,
@@ -42,6 +41,19 @@ static void value_put(struct rlx_param_value *v)
 	rlx_free(v);
 }
 
+/* One without sizes that are known later has its type before it is set, or programs would not. */
+static void take_fixed_type(struct rlx_runner *r, unsigned int i)
+{
+	const struct rlx_graph *g = r->m->graph;
+	const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, RLX_IO_PARAM, i));
+	unsigned int k;
+
+	for (k = 0; k < t->rank && !rlx_is_dim(t->dim[k]); k++)
+		;
+	if (k == t->rank)
+		r->param[i].type = *t;
+}
+
 enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err)
 {
 	unsigned int i;
@@ -54,8 +66,10 @@ enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *e
 	r->set_turn = rlx_calloc(r->n_param, sizeof(*r->set_turn));
 	if (!r->param || !r->value || !r->set_turn)
 		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-	for (i = 0; i < r->n_param; i++)
+	for (i = 0; i < r->n_param; i++) {
 		r->param[i].name = rlx_graph_io_name(r->m->graph, RLX_IO_PARAM, i);
+		take_fixed_type(r, i);
+	}
 	return RLX_OK;
 }
 
@@ -305,6 +319,8 @@ enum rlx_status rlx_runner_clone(const struct rlx_runner *r, struct rlx_runner *
 		c->set_turn[i] = r->set_turn[i];
 	}
 	c->turn = r->turn;
+	rlx_compiles_put(c->compiles);
+	c->compiles = rlx_compiles_get(r->compiles);
 	*out = c;
 	return RLX_OK;
 }

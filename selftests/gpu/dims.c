@@ -203,6 +203,34 @@ TEST(old_values_go)
 	rlx_model_put(m);
 }
 
+/* Sizes that a thread compiled, kernels and all, and one that it does while others run. */
+TEST(sizes_ahead)
+{
+	static float w[K * N];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	uint64_t seed = rlx_test_seed(), point = 0;
+	struct rlx_model *m = open_model(N);
+	struct rlx_runner *r = NULL;
+	struct rlx_error err = { 0 };
+	int64_t b;
+
+	CHECKF(!rlx_runner_new(m, &o, &r, &err), "%s", err.text);
+	fill(w, K * N, &seed);
+	for (b = 1; b <= 8; b *= 2) {
+		struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, b, 3, K), NULL };
+
+		CHECKF(!rlx_runner_prepare(r, &in, 1, &point, &err), "%s", err.text);
+	}
+	CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, K, N), w, &err), "%s", err.text);
+	run(r, N, 3, 3, w, &seed);
+	run(r, N, 8, 3, w, &seed);
+	CHECKF(!rlx_runner_wait(r, point, -1, &err), "%s", err.text);
+	for (b = 1; b <= 8; b *= 2)
+		run(r, N, b, 3, w, &seed);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
 /* Experts that a session places are not in the device's memory whole. */
 TEST(experts_stay_where_they_are)
 {

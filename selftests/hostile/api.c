@@ -122,6 +122,8 @@ TEST(null_arenas_and_models)
 	CHECK_EQ(rlx_runner_set(NULL, "w", rlx_type(RLX_F32, 1), &b, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_clone(NULL, &r, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_run(NULL, NULL, 0, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_runner_prepare(NULL, NULL, 0, NULL, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_runner_wait(NULL, 1, -1, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_runner_output_count(NULL), 0);
 	CHECK(!rlx_runner_output(NULL, 0, &out));
 	CHECK(!rlx_runner_session(NULL, NULL, 0, NULL));

@@ -68,9 +68,13 @@ static enum rlx_status use(struct rlx_runner *r, struct rlx_error *err)
 {
 	static const float x[2 * 9 * 4] = { 1, 2, 3 };
 	enum rlx_status st = RLX_OK;
-	struct rlx_named_tensor y;
+	struct rlx_named_tensor y = { "x", rlx_type(RLX_F32, 2, 1, 5, 4), NULL };
+	uint64_t point;
 	int i;
 
+	st = rlx_runner_prepare(r, &y, 1, &point, err);
+	if (!st)
+		st = rlx_runner_wait(r, point, -1, err);
 	for (i = 0; !st && i < 3; i++) {	/* two sizes, then one that is there */
 		struct rlx_named_tensor in = { "x", rlx_type(RLX_F32, 2, 1, i == 1 ? 5 : 9, 4), x };
 

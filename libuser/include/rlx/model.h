@@ -150,7 +150,8 @@ rlx_runner_set(struct rlx_runner *r, const char *param, struct rlx_type type,
 /**
  * rlx_runner_clone - a runner of the same model and options, for another thread.
  *
- * It shares the params that are set, until either is set anew, and compiles on its own.
+ * It shares the params that are set, until either is set anew, and what either compiles for inputs
+ * of equal types, in threads that may run on the same processors.
  * Context: while nobody uses @r; allocates. Ownership: rlx_runner_free(*@out).
  * Return: RLX_EINVAL, RLX_ENOMEM.
  */
@@ -167,6 +168,45 @@ rlx_runner_clone(const struct rlx_runner *r, struct rlx_runner **out, struct rlx
 RLX_EXPORT enum rlx_status
 rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
 	       unsigned int n_in, struct rlx_error *err);
+
+/**
+ * rlx_runner_prepare - compile for inputs of these types ahead of a run, in the background.
+ * @in:        as for rlx_runner_run(), but @data only of inputs whose contents sizes depend on
+ *             (NULL elsewhere), which is copied
+ * @out_point: for rlx_runner_wait(); may be NULL
+ *
+ * It returns at once: a thread that a runner and its clones share compiles what they asked for, in
+ * that order, where the caller may run. Runs of other sizes go on. A run that needs what is being
+ * compiled waits for that, of a clone as well, and one that needs what is queued compiles it. The
+ * first run that has it makes its session. For a range of sizes:
+ *
+ *	for (b = 1; b <= 64; b *= 2)
+ *		rlx_runner_prepare(r, &(struct rlx_named_tensor){
+ *				   "x", rlx_type(RLX_F32, b, 16, 4), NULL }, 1, &point, &err);
+ *	rlx_runner_wait(r, point, -1, &err);	the last one, and so all
+ *
+ * Params may be set before or after, but for one whose sizes are not known before. Of a model of
+ * several programs it is the first, others depend on data. What no run has had yet is kept up to
+ * what rlx_runner_run() says, then the oldest goes. rlx_runner_free() drops what is queued, and
+ * waits for what is being compiled. Functions of rlx_compile_opts are called on that thread.
+ * Context: of the runner; allocates, sleeps for no compile.
+ * Return: RLX_EINVAL (a type), RLX_EAGAIN (512 are queued), RLX_ENOMEM. What compiling says,
+ * rlx_runner_wait() does; a run tries it again.
+ */
+RLX_EXPORT enum rlx_status
+rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_tensor *in,
+		   unsigned int n_in, uint64_t *out_point, struct rlx_error *err);
+
+/**
+ * rlx_runner_wait - wait for what rlx_runner_prepare() gave @point for.
+ * @timeout_ns: < 0 waits for ever, 0 polls
+ * Context: of the runner; sleeps. Return: what compiling it returned, with its message, which is
+ * what rlx_runner_run() can return; RLX_ETIME: wait again; RLX_ESTALE: it was compiled, and gave
+ * way to what was since; RLX_EINVAL: there is no such point.
+ */
+RLX_EXPORT enum rlx_status
+rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t timeout_ns,
+		struct rlx_error *err);
 
 /* Output @i of the last run; false if there is none or it is no tensor. */
 RLX_EXPORT unsigned int rlx_runner_output_count(const struct rlx_runner *r);

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Sizes that a runner compiles ahead, on a thread that it and its clones share. What is asked for
+ * is a copy of the inputs' types; what comes of it is kept until a run has it, up to what a runner
+ * keeps of those that ran. The lock of struct rlx_compiles guards the list.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/bump.h"
+#include "base/thread.h"
+#include "model/compiled.h"
+
+struct rlx_ahead {
+	struct rlx_ahead	*next;
+	const struct rlx_runner	*owner;
+	uint64_t		 point;
+	bool			 begun, done;
+	struct rlx_wanted	 want;		/* its inputs lie in mem */
+	struct rlx_bump		 mem;
+	struct rlx_key		 types;
+	struct rlx_compiled	*c;		/* NULL: none came, or a run has it */
+	struct rlx_error	 err;
+};
+
+static void ahead_free(struct rlx_compiles *p, struct rlx_ahead *a)
+{
+	rlx_compiled_put_locked(p, a->c);
+	rlx_free(a->want.param);
+	rlx_free(a->types.p);
+	rlx_bump_fini(&a->mem);
+	rlx_free(a);
+}
+
+static void drop(struct rlx_compiles *p, struct rlx_ahead **at)
+{
+	struct rlx_ahead *a = *at;
+
+	*at = a->next;
+	ahead_free(p, a);
+}
+
+/* The oldest of @r's that are done go, but for the latest one, while they are more than it keeps. */
+static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
+{
+	struct rlx_ahead **at, **old, *a;
+	unsigned int n;
+	uint64_t bytes;
+
+	for (;;) {
+		n = 0;
+		bytes = 0;
+		old = NULL;
+		for (at = &p->ahead; (a = *at); at = &a->next) {
+			if (a->owner != r || !a->done)
+				continue;
+			n++;
+			bytes += a->c && a->c->refs == 1 ? rlx_compiled_bytes(a->c) : 0;
+			old = old ? old : at;
+		}
+		if (n < 2 || (n <= RLX_MAX_STAGES && bytes <= RLX_MAX_STAGE_BYTES))
+			return;
+		drop(p, old);
+	}
+}
+
+static void *ahead_main(void *arg)
+{
+	struct rlx_compiles *p = arg;
+	struct rlx_compiled *c;
+	struct rlx_ahead *a;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->stop) {	/* whoever stops it has nothing here any more */
+		for (a = p->ahead; a && a->begun; a = a->next)
+			;
+		if (!a) {
+			pthread_cond_wait(&p->changed, &p->lock);
+			continue;
+		}
+		a->begun = true;
+		pthread_mutex_unlock(&p->lock);
+		c = NULL;
+		if (CPU_COUNT(&a->want.cpus))
+			(void)sched_setaffinity(0, sizeof(a->want.cpus), &a->want.cpus);
+		(void)rlx_compiled_get(p, &a->want, &a->types, &c, &a->err);
+		pthread_mutex_lock(&p->lock);
+		a->c = c;
+		a->done = true;
+		keep_within(p, a->owner);
+		pthread_cond_broadcast(&p->changed);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Of @in, which is not kept. */
+static struct rlx_ahead *ahead_new(const struct rlx_runner *r, const struct rlx_spec *in,
+				   unsigned int n)
+{
+	struct rlx_ahead *a = rlx_calloc(1, sizeof(*a));
+	struct rlx_spec *s;
+	unsigned int i;
+	bool whole;
+
+	if (!a)
+		return NULL;
+	a->owner = r;
+	s = rlx_bump_dup(&a->mem, in, n * sizeof(*in));
+	whole = s && rlx_wanted_init(&a->want, r, s, n);
+	rlx_key_types(&a->types, r, in, n);
+	for (i = 0; whole && i < n; i++) {
+		s[i].name = rlx_bump_str(&a->mem, in[i].name, strlen(in[i].name));
+		if (in[i].data)
+			s[i].data = rlx_bump_dup(&a->mem, in[i].data,
+						 (size_t)rlx_type_bytes(&in[i].type));
+		whole = s[i].name && !in[i].data == !s[i].data;
+	}
+	if (whole && !a->types.failed)
+		return a;
+	ahead_free(r->compiles, a);
+	return NULL;
+}
+
+/* Behind all others, for the thread, which there is then. */
+static enum rlx_status queue(struct rlx_runner *r, struct rlx_ahead *a, struct rlx_error *err)
+{
+	struct rlx_compiles *p = r->compiles;
+	struct rlx_ahead **at;
+	unsigned int n = 0;
+	int e = 0;
+
+	for (at = &p->ahead; *at; at = &(*at)->next)
+		n += (*at)->owner == r && !(*at)->done;
+	if (n >= RLX_MAX_STAGES)
+		return rlx_fail(err, RLX_EAGAIN, "prepare: %u are to be compiled yet; wait for one",
+				n);
+	if (!p->started)
+		e = rlx_thread_new(&p->thread, ahead_main, p);
+	if (e)
+		return rlx_fail(err, RLX_ENOMEM, "prepare: no thread could be started (error %d)",
+				e);
+	p->started = true;
+	a->point = ++r->prepared;
+	*at = a;
+	pthread_cond_broadcast(&p->changed);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_tensor *in,
+				   unsigned int n_in, uint64_t *out_point, struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct rlx_ahead *a;
+	struct rlx_spec *s;
+	enum rlx_status st;
+
+	err = err ? err : &own;
+	if (!r || (n_in && !in))
+		return rlx_fail(err, RLX_EINVAL, "prepare: no runner or no inputs");
+	s = rlx_runner_specs(r, in, n_in, err);
+	if (!s)
+		return err->status;
+	a = ahead_new(r, s, n_in);
+	rlx_free(s);
+	if (!a)
+		return rlx_fail(err, RLX_ENOMEM, "prepare: out of memory");
+	pthread_mutex_lock(&r->compiles->lock);
+	st = queue(r, a, err);
+	if (st)
+		ahead_free(r->compiles, a);
+	else if (out_point)
+		*out_point = a->point;
+	pthread_mutex_unlock(&r->compiles->lock);
+	return st;
+}
+
+static struct timespec deadline(int64_t timeout_ns)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += timeout_ns % 1000000000;
+	t.tv_sec += timeout_ns / 1000000000 + t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	return t;
+}
+
+static const struct rlx_ahead *find(const struct rlx_runner *r, uint64_t point)
+{
+	const struct rlx_ahead *a = r->compiles->ahead;
+
+	while (a && (a->owner != r || a->point != point))
+		a = a->next;
+	return a;
+}
+
+enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t timeout_ns,
+				struct rlx_error *err)
+{
+	struct timespec until = deadline(timeout_ns > 0 ? timeout_ns : 0);
+	struct rlx_error own = { 0 }, *e = err ? err : &own;
+	const struct rlx_ahead *a;
+	struct rlx_compiles *p;
+	enum rlx_status st;
+	int late = 0;
+
+	if (!r || !point || point > r->prepared)
+		return rlx_fail(e, RLX_EINVAL, "wait: there is no point %llu; rlx_runner_prepare() "
+				"of this runner gives one", (unsigned long long)point);
+	p = r->compiles;
+	pthread_mutex_lock(&p->lock);
+	while ((a = find(r, point)) && !a->done && !late && timeout_ns)
+		late = timeout_ns < 0 ? pthread_cond_wait(&p->changed, &p->lock) :
+		       pthread_cond_timedwait(&p->changed, &p->lock, &until);
+	if (!a) {
+		st = rlx_fail(e, RLX_ESTALE, "wait: point %llu was compiled, and gave way to what "
+			      "was since", (unsigned long long)point);
+	} else if (!a->done) {
+		st = rlx_fail(e, RLX_ETIME, "wait: point %llu is not compiled yet; wait again",
+			      (unsigned long long)point);
+	} else {
+		st = a->err.status;
+		if (st)
+			*e = a->err;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return st;
+}
+
+void rlx_ahead_used(struct rlx_runner *r, const struct rlx_compiled *c)
+{
+	struct rlx_compiles *p = r->compiles;
+	struct rlx_ahead *a;
+
+	pthread_mutex_lock(&p->lock);
+	for (a = p->ahead; a; a = a->next)
+		if (a->owner == r && a->c == c) {
+			rlx_compiled_put_locked(p, a->c);
+			a->c = NULL;
+		}
+	pthread_mutex_unlock(&p->lock);
+}
+
+void rlx_ahead_cancel(struct rlx_runner *r)
+{
+	struct rlx_compiles *p = r->compiles;
+	struct rlx_ahead **at, *a;
+	bool busy = true;
+
+	pthread_mutex_lock(&p->lock);
+	while (busy) {
+		busy = false;
+		for (at = &p->ahead; (a = *at);) {
+			if (a->owner == r && a->begun == a->done) {
+				drop(p, at);
+				continue;
+			}
+			busy = busy || a->owner == r;
+			at = &a->next;
+		}
+		if (busy)
+			pthread_cond_wait(&p->changed, &p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/*
+ * First segments that a runner and its clones compiled: each once, by whoever needs it first, or
+ * ahead of that (ahead.c). They are there as long as a stage, or what was compiled ahead and has
+ * not run yet, has them. The lock guards all lists and counts; it is dropped while somebody
+ * compiles, and who wants the same waits.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/compiled.h"
+#include "model/format.h"
+
+enum { MAX_ASKS = 64 };
+
+struct rlx_compiles *rlx_compiles_new(void)
+{
+	struct rlx_compiles *p = rlx_calloc(1, sizeof(*p));
+	pthread_condattr_t attr;
+
+	if (!p)
+		return NULL;
+	p->refs = 1;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);	/* of deadlines */
+	pthread_cond_init(&p->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return p;
+}
+
+struct rlx_compiles *rlx_compiles_get(struct rlx_compiles *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->refs++;
+	pthread_mutex_unlock(&p->lock);
+	return p;
+}
+
+void rlx_compiles_put(struct rlx_compiles *p)
+{
+	bool last;
+
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	last = !--p->refs;
+	p->stop = last;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	if (!last)
+		return;
+	if (p->started)
+		pthread_join(p->thread, NULL);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	rlx_free(p);
+}
+
+bool rlx_wanted_init(struct rlx_wanted *w, const struct rlx_runner *r, const struct rlx_spec *in,
+		     unsigned int n_in)
+{
+	*w = (struct rlx_wanted){
+		.m = r->m, .opts = &r->opts, .in = in, .n_in = n_in,
+		.param = rlx_calloc(r->n_param + 1ul, sizeof(*w->param)),
+	};
+	if (sched_getaffinity(0, sizeof(w->cpus), &w->cpus))
+		CPU_ZERO(&w->cpus);	/* or more processors than it holds */
+	if (w->param)
+		w->n_param = rlx_runner_params_set(r, w->param);
+	return w->param;
+}
+
+enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_spec *in,
+				 const struct rlx_answer *answer, uint32_t n_answer,
+				 struct rlx_segment *seg, struct rlx_error *err)
+{
+	struct rlx_instance want = {
+		.spec = in, .n_spec = w->n_in, .answer = answer, .n_answer = n_answer,
+		.param = w->param, .n_param = w->n_param,
+	};
+
+	return w->m->format->build(w->m, &want, seg, err);
+}
+
+struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint64_t asked)
+{
+	struct rlx_spec *s = rlx_memdup(in, n * sizeof(*in));
+	unsigned int i;
+
+	for (i = 0; s && i < n; i++)
+		if (i >= 64 || !(asked >> i & 1))
+			s[i].data = NULL;
+	return s;
+}
+
+static enum rlx_status not_enough(struct rlx_error *err)
+{
+	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+}
+
+static enum rlx_status keeps_asking(const struct rlx_wanted *w, uint64_t asked,
+				    struct rlx_error *err)
+{
+	unsigned int i;
+
+	for (i = 0; i < w->n_in && i < 64; i++)
+		if (asked >> i & 1 && w->in[i].kind == RLX_SPEC_TENSOR && !w->in[i].data)
+			return rlx_fail(err, RLX_EINVAL, "the graph depends on the contents of "
+					"input '%.80s': give its data", w->in[i].name);
+	return rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
+}
+
+/* Build for these types, asking for contents until the import is content. */
+static enum rlx_status build_first(const struct rlx_wanted *w, uint64_t *asked,
+				   struct rlx_segment *seg, struct rlx_error *err)
+{
+	struct rlx_spec *masked;
+	enum rlx_status st;
+	int i;
+
+	for (i = 0; i < MAX_ASKS; i++) {
+		masked = rlx_mask_specs(w->in, w->n_in, *asked);
+		if (!masked)
+			return not_enough(err);
+		st = rlx_wanted_build(w, masked, NULL, 0, seg, err);
+		rlx_free(masked);
+		if (st || seg->need != RLX_NEED_INPUTS)
+			return st;
+		if (!(seg->inputs & ~*asked)) {
+			rlx_segment_fini(seg);
+			break;
+		}
+		*asked |= seg->inputs;
+		rlx_segment_fini(seg);
+	}
+	return keeps_asking(w, *asked, err);
+}
+
+static void compiled_free(struct rlx_compiled *c)
+{
+	rlx_segment_fini(&c->seg);
+	rlx_program_put(c->program);
+	rlx_free(c->key.p);
+	rlx_free(c);
+}
+
+static void unlink_compiled(struct rlx_compiles *p, struct rlx_compiled *c)
+{
+	struct rlx_compiled **at;
+
+	for (at = &p->first; *at != c; at = &(*at)->next)
+		;
+	*at = c->next;
+}
+
+void rlx_compiled_put_locked(struct rlx_compiles *p, struct rlx_compiled *c)
+{
+	if (!c || --c->refs)
+		return;
+	unlink_compiled(p, c);
+	compiled_free(c);
+}
+
+void rlx_compiled_put(struct rlx_compiles *p, struct rlx_compiled *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&p->lock);
+	rlx_compiled_put_locked(p, c);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Is @c what is wanted, as far as its key is known? A device's threads run where its maker may. */
+static bool is_wanted(const struct rlx_compiled *c, const struct rlx_wanted *w,
+		      const struct rlx_key *types)
+{
+	struct rlx_key full = { 0 };
+	bool same;
+
+	if (c->n_types != types->n || memcmp(c->key.p, types->p, types->n) ||
+	    !CPU_EQUAL(&c->cpus, &w->cpus))
+		return false;
+	if (!c->imported)
+		return true;
+	rlx_key_add(&full, types->p, types->n);
+	rlx_key_asked(&full, w->in, w->n_in, c->asked);
+	same = !full.failed && full.n == c->key.n && !memcmp(full.p, c->key.p, full.n);
+	rlx_free(full.p);
+	return same;
+}
+
+/* One that is there if there is one; else one under way, which may be it; else NULL. */
+static struct rlx_compiled *find(const struct rlx_compiles *p, const struct rlx_wanted *w,
+				 const struct rlx_key *types)
+{
+	struct rlx_compiled *c, *may = NULL;
+
+	for (c = p->first; c; c = c->next)
+		if (is_wanted(c, w, types)) {
+			may = c;
+			if (c->done)
+				break;
+		}
+	return may;
+}
+
+/* Without the lock: nobody else writes to @c, and others read its key with it held. */
+static enum rlx_status make(struct rlx_compiles *p, struct rlx_compiled *c,
+			    const struct rlx_wanted *w, struct rlx_error *err)
+{
+	uint64_t asked = 0;
+	enum rlx_status st = build_first(w, &asked, &c->seg, err);
+	bool failed;
+
+	if (st)
+		return st;
+	pthread_mutex_lock(&p->lock);
+	c->asked = asked;
+	rlx_key_asked(&c->key, w->in, w->n_in, asked);
+	c->imported = true;
+	failed = c->key.failed;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	if (failed)
+		return not_enough(err);
+	return c->seg.g ? rlx_segment_program(w->m, &c->seg, w->opts, &c->program, err) : RLX_OK;
+}
+
+static struct rlx_compiled *compiled_new(struct rlx_compiles *p, const struct rlx_wanted *w,
+					 const struct rlx_key *types)
+{
+	struct rlx_compiled *c = rlx_calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	rlx_key_add(&c->key, types->p, types->n);
+	if (c->key.failed) {
+		compiled_free(c);
+		return NULL;
+	}
+	c->n_types = types->n;
+	c->cpus = w->cpus;
+	c->refs = 1;
+	c->next = p->first;
+	p->first = c;
+	return c;
+}
+
+enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted *w,
+				 const struct rlx_key *types, struct rlx_compiled **out,
+				 struct rlx_error *err)
+{
+	struct rlx_compiled *c;
+	enum rlx_status st;
+
+	pthread_mutex_lock(&p->lock);
+	while ((c = find(p, w, types)) && !c->done)
+		pthread_cond_wait(&p->changed, &p->lock);
+	if (c) {
+		c->refs++;
+		pthread_mutex_unlock(&p->lock);
+		*out = c;
+		return RLX_OK;
+	}
+	c = compiled_new(p, w, types);
+	pthread_mutex_unlock(&p->lock);
+	if (!c)
+		return not_enough(err);
+	st = make(p, c, w, err);
+	pthread_mutex_lock(&p->lock);
+	c->done = !st;
+	if (st)		/* who waits tries it, and has a message of its own */
+		rlx_compiled_put_locked(p, c);
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	*out = st ? NULL : c;
+	return st;
+}
+
+uint64_t rlx_compiled_bytes(const struct rlx_compiled *c)
+{
+	return c->program ? c->program->info.session_bytes + c->program->code->device_bytes : 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* What a runner and its clones compile: shared by them, each once, some of it ahead. */
+#ifndef RLX_MODEL_COMPILED_H
+#define RLX_MODEL_COMPILED_H
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "model/model.h"
+#include "rt/rt.h"
+
+/*
+ * A first segment, compiled. Who made it alone writes to it until it is done; key and asked are
+ * read by others, and so written, with the lock held.
+ */
+struct rlx_compiled {
+	struct rlx_compiled	*next;
+	unsigned int		 refs;
+	bool			 imported, done;	/* asked and key are whole; so is the rest */
+	struct rlx_key		 key;		/* types, then contents that were asked for */
+	uint32_t		 n_types;
+	uint64_t		 asked;
+	cpu_set_t		 cpus;		/* where who asked for it may run */
+	struct rlx_segment	 seg;
+	struct rlx_program	*program;	/* NULL: nothing to run */
+};
+
+/* What a segment is built of; params are those that are set. */
+struct rlx_wanted {
+	struct rlx_model		*m;
+	const struct rlx_compile_opts	*opts;
+	const struct rlx_spec		*in;
+	unsigned int			 n_in, n_param;
+	struct rlx_named_tensor		*param;
+	cpu_set_t			 cpus;	/* of first segments */
+};
+
+struct rlx_ahead;
+
+/* Of a runner and its clones; a reference is one of them. */
+struct rlx_compiles {
+	pthread_mutex_t		 lock;
+	pthread_cond_t		 changed;	/* anything here */
+	unsigned int		 refs;
+	struct rlx_compiled	*first;
+	/* ahead.c: asked for by rlx_runner_prepare(), in this order; the thread that does it */
+	struct rlx_ahead	*ahead;
+	pthread_t		 thread;
+	bool			 started, stop;
+};
+
+struct rlx_compiles *rlx_compiles_new(void);
+struct rlx_compiles *rlx_compiles_get(struct rlx_compiles *p);
+void rlx_compiles_put(struct rlx_compiles *p);
+
+/* rlx_free(w->param) ends it; false: out of memory. */
+bool rlx_wanted_init(struct rlx_wanted *w, const struct rlx_runner *r, const struct rlx_spec *in,
+		     unsigned int n_in);
+/* The segment after @answer, of @in instead of w->in. [any] */
+enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_spec *in,
+				 const struct rlx_answer *answer, uint32_t n_answer,
+				 struct rlx_segment *seg, struct rlx_error *err);
+/* Contents only where the import asked for them: others must not matter. NULL: out of memory. */
+struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint64_t asked);
+
+/* What @w is compiled to, whose key begins with @types: waited for, or made here. [any] */
+enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted *w,
+				 const struct rlx_key *types, struct rlx_compiled **out,
+				 struct rlx_error *err);
+void rlx_compiled_put(struct rlx_compiles *p, struct rlx_compiled *c);
+void rlx_compiled_put_locked(struct rlx_compiles *p, struct rlx_compiled *c);
+/* What a session of it takes, on host and device. */
+uint64_t rlx_compiled_bytes(const struct rlx_compiled *c);
+
+/* ahead.c: a stage of @r has @c now; @r goes, and waits for what is compiled for it. */
+void rlx_ahead_used(struct rlx_runner *r, const struct rlx_compiled *c);
+void rlx_ahead_cancel(struct rlx_runner *r);
+
+#endif
