@@ -5,7 +5,6 @@
  * keeps of those that ran. The lock of struct rlx_compiles guards the list.
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/bump.h"
@@ -19,7 +18,6 @@ struct rlx_ahead {
 	bool			 begun, done;
 	struct rlx_wanted	 want;		/* its inputs lie in mem */
 	struct rlx_bump		 mem;
-	struct rlx_key		 types;
 	struct rlx_compiled	*c;		/* NULL: none came, or a run has it */
 	struct rlx_error	 err;
 };
@@ -27,8 +25,7 @@ struct rlx_ahead {
 static void ahead_free(struct rlx_compiles *p, struct rlx_ahead *a)
 {
 	rlx_compiled_put_locked(p, a->c);
-	rlx_free(a->want.param);
-	rlx_free(a->types.p);
+	rlx_wanted_fini(&a->want);
 	rlx_bump_fini(&a->mem);
 	rlx_free(a);
 }
@@ -56,7 +53,7 @@ static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 			if (a->owner != r || !a->done)
 				continue;
 			n++;
-			bytes += a->c && a->c->refs == 1 ? rlx_compiled_bytes(a->c) : 0;
+			bytes += a->c && a->c->refs == 1 ? rlx_compiled_bytes(a->c->program) : 0;
 			old = old ? old : at;
 		}
 		if (n < 2 || (n <= RLX_MAX_STAGES && bytes <= RLX_MAX_STAGE_BYTES))
@@ -84,7 +81,7 @@ static void *ahead_main(void *arg)
 		c = NULL;
 		if (CPU_COUNT(&a->want.cpus))
 			(void)sched_setaffinity(0, sizeof(a->want.cpus), &a->want.cpus);
-		(void)rlx_compiled_get(p, &a->want, &a->types, &c, &a->err);
+		(void)rlx_compiled_get(p, &a->want, &c, &a->err);
 		pthread_mutex_lock(&p->lock);
 		a->c = c;
 		a->done = true;
@@ -109,7 +106,6 @@ static struct rlx_ahead *ahead_new(const struct rlx_runner *r, const struct rlx_
 	a->owner = r;
 	s = rlx_bump_dup(&a->mem, in, n * sizeof(*in));
 	whole = s && rlx_wanted_init(&a->want, r, s, n);
-	rlx_key_types(&a->types, r, in, n);
 	for (i = 0; whole && i < n; i++) {
 		s[i].name = rlx_bump_str(&a->mem, in[i].name, strlen(in[i].name));
 		if (in[i].data)
@@ -117,7 +113,7 @@ static struct rlx_ahead *ahead_new(const struct rlx_runner *r, const struct rlx_
 						 (size_t)rlx_type_bytes(&in[i].type));
 		whole = s[i].name && !in[i].data == !s[i].data;
 	}
-	if (whole && !a->types.failed)
+	if (whole)
 		return a;
 	ahead_free(r->compiles, a);
 	return NULL;
@@ -134,8 +130,7 @@ static enum rlx_status queue(struct rlx_runner *r, struct rlx_ahead *a, struct r
 	for (at = &p->ahead; *at; at = &(*at)->next)
 		n += (*at)->owner == r && !(*at)->done;
 	if (n >= RLX_MAX_STAGES)
-		return rlx_fail(err, RLX_EAGAIN, "prepare: %u are to be compiled yet; wait for one",
-				n);
+		return rlx_fail(err, RLX_EAGAIN, "prepare: %u are queued; wait for one", n);
 	if (!p->started)
 		e = rlx_thread_new(&p->thread, ahead_main, p);
 	if (e)
@@ -157,15 +152,13 @@ enum rlx_status rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_
 	enum rlx_status st;
 
 	err = err ? err : &own;
-	if (!r || (n_in && !in))
-		return rlx_fail(err, RLX_EINVAL, "prepare: no runner or no inputs");
-	s = rlx_runner_specs(r, in, n_in, err);
-	if (!s)
-		return err->status;
+	st = rlx_runner_specs(r, in, n_in, &s, err);
+	if (st)
+		return st;
 	a = ahead_new(r, s, n_in);
 	rlx_free(s);
 	if (!a)
-		return rlx_fail(err, RLX_ENOMEM, "prepare: out of memory");
+		return rlx_runner_no_memory(err);
 	pthread_mutex_lock(&r->compiles->lock);
 	st = queue(r, a, err);
 	if (st)
@@ -174,17 +167,6 @@ enum rlx_status rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_
 		*out_point = a->point;
 	pthread_mutex_unlock(&r->compiles->lock);
 	return st;
-}
-
-static struct timespec deadline(int64_t timeout_ns)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += timeout_ns % 1000000000;
-	t.tv_sec += timeout_ns / 1000000000 + t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
-	return t;
 }
 
 static const struct rlx_ahead *find(const struct rlx_runner *r, uint64_t point)
@@ -199,7 +181,7 @@ static const struct rlx_ahead *find(const struct rlx_runner *r, uint64_t point)
 enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t timeout_ns,
 				struct rlx_error *err)
 {
-	struct timespec until = deadline(timeout_ns > 0 ? timeout_ns : 0);
+	struct timespec until = rlx_deadline(timeout_ns);
 	struct rlx_error own = { 0 }, *e = err ? err : &own;
 	const struct rlx_ahead *a;
 	struct rlx_compiles *p;
@@ -207,18 +189,17 @@ enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t ti
 	int late = 0;
 
 	if (!r || !point || point > r->prepared)
-		return rlx_fail(e, RLX_EINVAL, "wait: there is no point %llu; rlx_runner_prepare() "
-				"of this runner gives one", (unsigned long long)point);
+		return rlx_fail(e, RLX_EINVAL, "wait: rlx_runner_prepare() gave no point %llu here",
+				(unsigned long long)point);
 	p = r->compiles;
 	pthread_mutex_lock(&p->lock);
-	while ((a = find(r, point)) && !a->done && !late && timeout_ns)
-		late = timeout_ns < 0 ? pthread_cond_wait(&p->changed, &p->lock) :
-		       pthread_cond_timedwait(&p->changed, &p->lock, &until);
+	while ((a = find(r, point)) && !a->done && !late)
+		late = rlx_cond_wait(&p->changed, &p->lock, timeout_ns, &until);
 	if (!a) {
-		st = rlx_fail(e, RLX_ESTALE, "wait: point %llu was compiled, and gave way to what "
-			      "was since", (unsigned long long)point);
+		st = rlx_fail(e, RLX_ESTALE, "wait: point %llu gave way to later ones",
+			      (unsigned long long)point);
 	} else if (!a->done) {
-		st = rlx_fail(e, RLX_ETIME, "wait: point %llu is not compiled yet; wait again",
+		st = rlx_fail(e, RLX_ETIME, "wait: point %llu is not compiled yet",
 			      (unsigned long long)point);
 	} else {
 		st = a->err.status;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "model/compiled.h"
 #include "model/format.h"
 
@@ -16,42 +17,32 @@ enum { MAX_ASKS = 64 };
 struct rlx_compiles *rlx_compiles_new(void)
 {
 	struct rlx_compiles *p = rlx_calloc(1, sizeof(*p));
-	pthread_condattr_t attr;
 
 	if (!p)
 		return NULL;
-	p->refs = 1;
+	atomic_init(&p->refs, 1);
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);	/* of deadlines */
-	pthread_cond_init(&p->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	rlx_cond_init(&p->changed);
 	return p;
 }
 
 struct rlx_compiles *rlx_compiles_get(struct rlx_compiles *p)
 {
-	pthread_mutex_lock(&p->lock);
-	p->refs++;
-	pthread_mutex_unlock(&p->lock);
+	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 	return p;
 }
 
 void rlx_compiles_put(struct rlx_compiles *p)
 {
-	bool last;
-
-	if (!p)
+	if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	pthread_mutex_lock(&p->lock);
-	last = !--p->refs;
-	p->stop = last;
-	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
-	if (!last)
-		return;
-	if (p->started)
+	if (p->started) {
+		pthread_mutex_lock(&p->lock);
+		p->stop = true;
+		pthread_cond_broadcast(&p->changed);
+		pthread_mutex_unlock(&p->lock);
 		pthread_join(p->thread, NULL);
+	}
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
 	rlx_free(p);
@@ -66,9 +57,16 @@ bool rlx_wanted_init(struct rlx_wanted *w, const struct rlx_runner *r, const str
 	};
 	if (sched_getaffinity(0, sizeof(w->cpus), &w->cpus))
 		CPU_ZERO(&w->cpus);	/* or more processors than it holds */
+	rlx_key_types(&w->types, r, in, n_in);
 	if (w->param)
 		w->n_param = rlx_runner_params_set(r, w->param);
-	return w->param;
+	return w->param && !w->types.failed;
+}
+
+void rlx_wanted_fini(struct rlx_wanted *w)
+{
+	rlx_free(w->param);
+	rlx_free(w->types.p);
 }
 
 enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_spec *in,
@@ -94,23 +92,6 @@ struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint6
 	return s;
 }
 
-static enum rlx_status not_enough(struct rlx_error *err)
-{
-	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-}
-
-static enum rlx_status keeps_asking(const struct rlx_wanted *w, uint64_t asked,
-				    struct rlx_error *err)
-{
-	unsigned int i;
-
-	for (i = 0; i < w->n_in && i < 64; i++)
-		if (asked >> i & 1 && w->in[i].kind == RLX_SPEC_TENSOR && !w->in[i].data)
-			return rlx_fail(err, RLX_EINVAL, "the graph depends on the contents of "
-					"input '%.80s': give its data", w->in[i].name);
-	return rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
-}
-
 /* Build for these types, asking for contents until the import is content. */
 static enum rlx_status build_first(const struct rlx_wanted *w, uint64_t *asked,
 				   struct rlx_segment *seg, struct rlx_error *err)
@@ -122,7 +103,7 @@ static enum rlx_status build_first(const struct rlx_wanted *w, uint64_t *asked,
 	for (i = 0; i < MAX_ASKS; i++) {
 		masked = rlx_mask_specs(w->in, w->n_in, *asked);
 		if (!masked)
-			return not_enough(err);
+			return rlx_runner_no_memory(err);
 		st = rlx_wanted_build(w, masked, NULL, 0, seg, err);
 		rlx_free(masked);
 		if (st || seg->need != RLX_NEED_INPUTS)
@@ -134,7 +115,8 @@ static enum rlx_status build_first(const struct rlx_wanted *w, uint64_t *asked,
 		*asked |= seg->inputs;
 		rlx_segment_fini(seg);
 	}
-	return keeps_asking(w, *asked, err);
+	st = rlx_contents_are_there(w->in, w->n_in, *asked, err);
+	return st ? st : rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
 }
 
 static void compiled_free(struct rlx_compiled *c)
@@ -172,9 +154,9 @@ void rlx_compiled_put(struct rlx_compiles *p, struct rlx_compiled *c)
 }
 
 /* Is @c what is wanted, as far as its key is known? A device's threads run where its maker may. */
-static bool is_wanted(const struct rlx_compiled *c, const struct rlx_wanted *w,
-		      const struct rlx_key *types)
+static bool is_wanted(const struct rlx_compiled *c, const struct rlx_wanted *w)
 {
+	const struct rlx_key *types = &w->types;
 	struct rlx_key full = { 0 };
 	bool same;
 
@@ -191,13 +173,12 @@ static bool is_wanted(const struct rlx_compiled *c, const struct rlx_wanted *w,
 }
 
 /* One that is there if there is one; else one under way, which may be it; else NULL. */
-static struct rlx_compiled *find(const struct rlx_compiles *p, const struct rlx_wanted *w,
-				 const struct rlx_key *types)
+static struct rlx_compiled *find(const struct rlx_compiles *p, const struct rlx_wanted *w)
 {
 	struct rlx_compiled *c, *may = NULL;
 
 	for (c = p->first; c; c = c->next)
-		if (is_wanted(c, w, types)) {
+		if (is_wanted(c, w)) {
 			may = c;
 			if (c->done)
 				break;
@@ -223,23 +204,22 @@ static enum rlx_status make(struct rlx_compiles *p, struct rlx_compiled *c,
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	if (failed)
-		return not_enough(err);
+		return rlx_runner_no_memory(err);
 	return c->seg.g ? rlx_segment_program(w->m, &c->seg, w->opts, &c->program, err) : RLX_OK;
 }
 
-static struct rlx_compiled *compiled_new(struct rlx_compiles *p, const struct rlx_wanted *w,
-					 const struct rlx_key *types)
+static struct rlx_compiled *compiled_new(struct rlx_compiles *p, const struct rlx_wanted *w)
 {
 	struct rlx_compiled *c = rlx_calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
-	rlx_key_add(&c->key, types->p, types->n);
+	rlx_key_add(&c->key, w->types.p, w->types.n);
 	if (c->key.failed) {
 		compiled_free(c);
 		return NULL;
 	}
-	c->n_types = types->n;
+	c->n_types = w->types.n;
 	c->cpus = w->cpus;
 	c->refs = 1;
 	c->next = p->first;
@@ -248,14 +228,13 @@ static struct rlx_compiled *compiled_new(struct rlx_compiles *p, const struct rl
 }
 
 enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted *w,
-				 const struct rlx_key *types, struct rlx_compiled **out,
-				 struct rlx_error *err)
+				 struct rlx_compiled **out, struct rlx_error *err)
 {
 	struct rlx_compiled *c;
 	enum rlx_status st;
 
 	pthread_mutex_lock(&p->lock);
-	while ((c = find(p, w, types)) && !c->done)
+	while ((c = find(p, w)) && !c->done)
 		pthread_cond_wait(&p->changed, &p->lock);
 	if (c) {
 		c->refs++;
@@ -263,10 +242,10 @@ enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted
 		*out = c;
 		return RLX_OK;
 	}
-	c = compiled_new(p, w, types);
+	c = compiled_new(p, w);
 	pthread_mutex_unlock(&p->lock);
 	if (!c)
-		return not_enough(err);
+		return rlx_runner_no_memory(err);
 	st = make(p, c, w, err);
 	pthread_mutex_lock(&p->lock);
 	c->done = !st;
@@ -278,7 +257,7 @@ enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted
 	return st;
 }
 
-uint64_t rlx_compiled_bytes(const struct rlx_compiled *c)
+uint64_t rlx_compiled_bytes(const struct rlx_program *p)
 {
-	return c->program ? c->program->info.session_bytes + c->program->code->device_bytes : 0;
+	return p ? p->info.session_bytes + p->code->device_bytes : 0;
 }

@@ -32,7 +32,8 @@ struct rlx_wanted {
 	const struct rlx_spec		*in;
 	unsigned int			 n_in, n_param;
 	struct rlx_named_tensor		*param;
-	cpu_set_t			 cpus;	/* of first segments */
+	struct rlx_key			 types;		/* of inputs and params */
+	cpu_set_t			 cpus;		/* where the caller may run */
 };
 
 struct rlx_ahead;
@@ -41,7 +42,7 @@ struct rlx_ahead;
 struct rlx_compiles {
 	pthread_mutex_t		 lock;
 	pthread_cond_t		 changed;	/* anything here */
-	unsigned int		 refs;
+	atomic_uint		 refs;
 	struct rlx_compiled	*first;
 	/* ahead.c: asked for by rlx_runner_prepare(), in this order; the thread that does it */
 	struct rlx_ahead	*ahead;
@@ -53,9 +54,10 @@ struct rlx_compiles *rlx_compiles_new(void);
 struct rlx_compiles *rlx_compiles_get(struct rlx_compiles *p);
 void rlx_compiles_put(struct rlx_compiles *p);
 
-/* rlx_free(w->param) ends it; false: out of memory. */
+/* false: out of memory. Fini also then, and after zeros. */
 bool rlx_wanted_init(struct rlx_wanted *w, const struct rlx_runner *r, const struct rlx_spec *in,
 		     unsigned int n_in);
+void rlx_wanted_fini(struct rlx_wanted *w);
 /* The segment after @answer, of @in instead of w->in. [any] */
 enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_spec *in,
 				 const struct rlx_answer *answer, uint32_t n_answer,
@@ -63,14 +65,13 @@ enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_sp
 /* Contents only where the import asked for them: others must not matter. NULL: out of memory. */
 struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint64_t asked);
 
-/* What @w is compiled to, whose key begins with @types: waited for, or made here. [any] */
+/* What @w is compiled to: it is there, waited for, or made here. [any] */
 enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted *w,
-				 const struct rlx_key *types, struct rlx_compiled **out,
-				 struct rlx_error *err);
+				 struct rlx_compiled **out, struct rlx_error *err);
 void rlx_compiled_put(struct rlx_compiles *p, struct rlx_compiled *c);
 void rlx_compiled_put_locked(struct rlx_compiles *p, struct rlx_compiled *c);
-/* What a session of it takes, on host and device. */
-uint64_t rlx_compiled_bytes(const struct rlx_compiled *c);
+/* What a session of it takes, on host and device; NULL: nothing. */
+uint64_t rlx_compiled_bytes(const struct rlx_program *p);
 
 /* ahead.c: a stage of @r has @c now; @r goes, and waits for what is compiled for it. */
 void rlx_ahead_used(struct rlx_runner *r, const struct rlx_compiled *c);

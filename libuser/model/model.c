@@ -170,25 +170,38 @@ bool rlx_model_tensor_at(const struct rlx_model *m, unsigned int i, struct rlx_n
 	return true;
 }
 
-static enum rlx_status explain(const struct rlx_segment *seg,
-			       const struct rlx_named_tensor *in, unsigned int n_in,
-			       struct rlx_error *err)
+enum rlx_status rlx_contents_are_there(const struct rlx_spec *in, unsigned int n, uint64_t asked,
+				       struct rlx_error *err)
 {
 	unsigned int i;
 
-	for (i = 0; seg->need == RLX_NEED_INPUTS && i < n_in && i < 64; i++)
-		if (seg->inputs >> i & 1)
-			return rlx_fail(err, RLX_EINVAL,
-					"the graph depends on the contents of input '%s': give its data",
-					in[i].name);
-	return rlx_fail(err, RLX_ENOSUP,
-			"a shape in this model depends on computed data: "
-			"run it with rlx_runner_run()");
+	for (i = 0; i < n && i < 64; i++)
+		if (asked >> i & 1 && in[i].kind == RLX_SPEC_TENSOR && !in[i].data)
+			return rlx_fail(err, RLX_EINVAL, "the graph depends on the contents of "
+					"input '%s': give its data", in[i].name);
+	return RLX_OK;
 }
 
-enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
-				     struct rlx_error *err)
+/* So that another order of the caller's is no other key. */
+static void put_in_order(const struct rlx_model *m, struct rlx_spec *s, unsigned int n)
 {
+	unsigned int i, k;
+
+	for (k = 0; k < m->n_io[0] && k < n; k++)
+		for (i = k; i < n; i++)
+			if (!strcmp(s[i].name, m->io[0][k].name)) {
+				struct rlx_spec t = s[k];
+
+				s[k] = s[i];
+				s[i] = t;
+				break;
+			}
+}
+
+enum rlx_status rlx_model_specs(const struct rlx_model *m, const struct rlx_named_tensor *in,
+				unsigned int n, struct rlx_spec **out, struct rlx_error *err)
+{
+	struct rlx_spec *s;
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
@@ -196,6 +209,15 @@ enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned
 			return rlx_fail(err, RLX_EINVAL, "input '%.80s': its type has over %d "
 					"dimensions, one below 0, or over 2^63 elements",
 					in[i].name ? in[i].name : "(null)", RLX_MAX_RANK);
+	s = rlx_calloc(n + 1ul, sizeof(*s));
+	if (!s)
+		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
+	for (i = 0; i < n; i++)
+		s[i] = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR,
+					  .name = in[i].name ? in[i].name : "",
+					  .type = in[i].type, .data = in[i].data };
+	put_in_order(m, s, n);
+	*out = s;
 	return RLX_OK;
 }
 
@@ -206,26 +228,20 @@ static enum rlx_status only_segment(struct rlx_model *m, const struct rlx_named_
 {
 	struct rlx_instance want = { .n_spec = n_in };
 	struct rlx_spec *specs;
-	enum rlx_status st = rlx_inputs_are_typed(in, n_in, err);
-	unsigned int i;
+	enum rlx_status st = rlx_model_specs(m, in, n_in, &specs, err);
 
 	if (st)
 		return st;
-	specs = rlx_calloc(n_in + 1, sizeof(*specs));
-	if (!specs)
-		return rlx_fail(err, RLX_ENOMEM, "model graph: out of memory");
-	for (i = 0; i < n_in; i++)
-		specs[i] = (struct rlx_spec){
-			.kind = RLX_SPEC_TENSOR, .name = in[i].name ? in[i].name : "",
-			.type = in[i].type, .data = in[i].data,
-		};
 	want.spec = specs;
 	st = m->format->build(m, &want, seg, err);
+	if (!st && (seg->need != RLX_NEED_NOTHING || !seg->g)) {
+		st = rlx_contents_are_there(specs, n_in, seg->inputs, err);
+		if (!st)
+			st = rlx_fail(err, RLX_ENOSUP, "a shape in this model depends on "
+				      "computed data: run it with rlx_runner_run()");
+		rlx_segment_fini(seg);
+	}
 	rlx_free(specs);
-	if (st || (seg->need == RLX_NEED_NOTHING && seg->g))
-		return st;
-	st = explain(seg, in, n_in, err);
-	rlx_segment_fini(seg);
 	return st;
 }
 

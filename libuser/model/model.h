@@ -89,13 +89,19 @@ bool rlx_model_describe(struct rlx_model *m, const struct rlx_graph *g);
 /* Outputs of @seg, whose graph is there and whole. RLX_ENOMEM: it is empty then. */
 enum rlx_status rlx_segment_of_graph(const struct rlx_model *m, struct rlx_segment *seg,
 				     struct rlx_error *err);
-/* Are the types of @in types at all? RLX_EINVAL names the first one that is not. */
-enum rlx_status rlx_inputs_are_typed(const struct rlx_named_tensor *in, unsigned int n,
-				     struct rlx_error *err);
+/* @in in the model's order; rlx_free(*@out) ends it. RLX_EINVAL names one whose type is none. */
+enum rlx_status rlx_model_specs(const struct rlx_model *m, const struct rlx_named_tensor *in,
+				unsigned int n, struct rlx_spec **out, struct rlx_error *err);
+/* RLX_EINVAL names an input whose contents are asked for, and not there; RLX_OK: none. */
+enum rlx_status rlx_contents_are_there(const struct rlx_spec *in, unsigned int n, uint64_t asked,
+				       struct rlx_error *err);
 
-/* @in in the model's order; rlx_free() ends it. NULL: @err says why. */
-struct rlx_spec *rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
-				  unsigned int n, struct rlx_error *err);
+/* As rlx_model_specs(), of what a caller gave. */
+enum rlx_status rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
+				 unsigned int n, struct rlx_spec **out, struct rlx_error *err);
+
+/* RLX_ENOMEM and its message. */
+enum rlx_status rlx_runner_no_memory(struct rlx_error *err);
 
 /* runner_params.c; fini also after a failed init. */
 enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err);

@@ -18,7 +18,7 @@
  */
 enum { MAX_KEYS = 1 << 14 };
 
-static enum rlx_status not_enough(struct rlx_error *err)
+enum rlx_status rlx_runner_no_memory(struct rlx_error *err)
 {
 	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
 }
@@ -111,10 +111,10 @@ static enum rlx_status stage_session(struct rlx_stage *s, struct rlx_error *err)
 	st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
 		return st;
-	s->bytes = s->program->info.session_bytes + s->program->code->device_bytes;
+	s->bytes = rlx_compiled_bytes(s->program);
 	s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
 	if (!s->answers)
-		return not_enough(err);
+		return rlx_runner_no_memory(err);
 	for (i = 0; i < s->seg.n_needed; i++) {
 		const char *name = rlx_program_io_name(s->program, RLX_IO_OUTPUT, i);
 
@@ -137,7 +137,7 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 		rlx_compiled_put(r->compiles, c);
 		if (!c)
 			rlx_segment_fini(seg);
-		not_enough(err);
+		rlx_runner_no_memory(err);
 		return NULL;
 	}
 	s->parent = parent;
@@ -190,32 +190,31 @@ static enum rlx_status build_after(struct rlx_runner *r, struct rlx_stage *paren
 	if (rlx_wanted_init(&want, r, in, n_in) && a)
 		st = rlx_wanted_build(&want, in, a, n, seg, err);
 	else
-		not_enough(err);
+		rlx_runner_no_memory(err);
 	rlx_free(a);
-	rlx_free(want.param);
+	rlx_wanted_fini(&want);
 	return st;
 }
 
 /* One that was not in the maps, and is then: a clone's, what was compiled ahead, or a new one. */
 static struct rlx_stage *first_new(struct rlx_runner *r, const struct rlx_spec *in,
-				   unsigned int n, const struct rlx_key *types,
-				   struct rlx_error *err)
+				   unsigned int n, struct rlx_error *err)
 {
 	struct rlx_compiled *c = NULL;
 	struct rlx_stage *s = NULL;
 	struct rlx_wanted want;
 
 	if (!rlx_wanted_init(&want, r, in, n))
-		not_enough(err);
-	else if (!rlx_compiled_get(r->compiles, &want, types, &c, err))
+		rlx_runner_no_memory(err);
+	else if (!rlx_compiled_get(r->compiles, &want, &c, err))
 		s = stage_new(r, NULL, c, &c->seg, err);
-	rlx_free(want.param);
-	if (!s)
-		return NULL;
-	rlx_ahead_used(r, c);
-	/* a stage that is not found again is built again: no harm but time */
-	s->keyed = rlx_map_put(&r->asked, types->p, types->n, c->asked) &&
-		   rlx_map_put(&r->first, c->key.p, c->key.n, (uintptr_t)s);
+	if (s) {
+		rlx_ahead_used(r, c);
+		/* a stage that is not found again is built again: no harm but time */
+		s->keyed = rlx_map_put(&r->asked, c->key.p, c->n_types, c->asked) &&
+			   rlx_map_put(&r->first, c->key.p, c->key.n, (uintptr_t)s);
+	}
+	rlx_wanted_fini(&want);
 	return s;
 }
 
@@ -226,25 +225,19 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec
 	struct rlx_key key = { 0 };
 	struct rlx_stage *s = NULL;
 	uint64_t at;
-	uint32_t n_types;
 
 	rlx_key_types(&key, r, in, n);
-	n_types = key.n;
 	*out_asked = 0;
 	if (!key.failed && rlx_map_get(&r->asked, key.p, key.n, out_asked)) {
 		rlx_key_asked(&key, in, n, *out_asked);
 		if (!key.failed && rlx_map_get(&r->first, key.p, key.n, &at))
 			s = (struct rlx_stage *)(uintptr_t)at;
 	}
-	if (!s && !key.failed) {
-		key.n = n_types;
-		s = first_new(r, in, n, &key, err);
-		if (s)
-			*out_asked = s->compiled->asked;
-	}
-	if (!s && !err->status)
-		not_enough(err);
 	rlx_free(key.p);
+	if (!s)
+		s = first_new(r, in, n, err);
+	if (s)
+		*out_asked = s->compiled->asked;
 	return s;
 }
 
@@ -269,7 +262,7 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 	}
 	c = NULL;
 	if (k.failed)
-		not_enough(err);
+		rlx_runner_no_memory(err);
 	else if (!build_after(r, s, in, n, &seg, err)) {
 		c = stage_new(r, s, NULL, &seg, err);
 		if (c)
@@ -380,7 +373,7 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 	}
 	rlx_free(masked);
 	if (!s)
-		return err->status ? err->status : not_enough(err);
+		return err->status ? err->status : rlx_runner_no_memory(err);
 	r->last = s;
 	return RLX_OK;
 }
@@ -405,7 +398,7 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 	*out = NULL;
 	r = rlx_calloc(1, sizeof(*r));
 	if (!r)
-		return not_enough(err);
+		return rlx_runner_no_memory(err);
 	r->opts.size = sizeof(r->opts);
 	if (opts) {
 		memcpy(&r->opts, opts, opts->size < sizeof(r->opts) ? opts->size
@@ -417,13 +410,13 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 		r->opts.device = r->device;
 		if (!r->device) {
 			rlx_free(r);
-			return not_enough(err);
+			return rlx_runner_no_memory(err);
 		}
 	}
 	rlx_store_get(r->opts.store);
 	r->m = rlx_model_get(m);
 	r->compiles = rlx_compiles_new();
-	st = r->compiles ? rlx_runner_params_init(r, err) : not_enough(err);
+	st = r->compiles ? rlx_runner_params_init(r, err) : rlx_runner_no_memory(err);
 	if (st) {
 		rlx_runner_free(r);
 		return st;
@@ -449,40 +442,12 @@ void rlx_runner_free(struct rlx_runner *r)
 	rlx_free(r);
 }
 
-/* In the model's order, so that another order of the caller's is no other key. */
-static void put_in_order(const struct rlx_model *m, struct rlx_spec *s, unsigned int n)
+enum rlx_status rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
+				 unsigned int n, struct rlx_spec **out, struct rlx_error *err)
 {
-	unsigned int i, k;
-
-	for (k = 0; k < m->n_io[0] && k < n; k++)
-		for (i = k; i < n; i++)
-			if (!strcmp(s[i].name, m->io[0][k].name)) {
-				struct rlx_spec t = s[k];
-
-				s[k] = s[i];
-				s[i] = t;
-				break;
-			}
-}
-
-struct rlx_spec *rlx_runner_specs(const struct rlx_runner *r, const struct rlx_named_tensor *in,
-				  unsigned int n, struct rlx_error *err)
-{
-	struct rlx_spec *s;
-	unsigned int i;
-
-	if (rlx_inputs_are_typed(in, n, err))
-		return NULL;
-	s = rlx_calloc(n + 1, sizeof(*s));
-	for (i = 0; s && i < n; i++)
-		s[i] = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = in[i].name ?
-					   in[i].name : "", .type = in[i].type,
-					   .data = in[i].data };
-	if (s)
-		put_in_order(r->m, s, n);
-	else
-		not_enough(err);
-	return s;
+	if (!r || (n && !in))
+		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
+	return rlx_model_specs(r->m, in, n, out, err);
 }
 
 enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
@@ -493,10 +458,10 @@ enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tens
 	enum rlx_status st;
 
 	err = err ? err : &own;
-	if (!r || (n_in && !in))
-		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
-	s = rlx_runner_specs(r, in, n_in, err);
-	st = s ? rlx_runner_run_specs(r, s, n_in, err) : err->status;
+	st = rlx_runner_specs(r, in, n_in, &s, err);
+	if (st)
+		return st;
+	st = rlx_runner_run_specs(r, s, n_in, err);
 	rlx_free(s);
 	return st;
 }
@@ -527,18 +492,14 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 				       unsigned int n_in, struct rlx_error *err)
 {
 	struct rlx_error own = { 0 };
-	struct rlx_stage *s = NULL;
 	struct rlx_spec *specs;
+	struct rlx_stage *s;
 	uint64_t asked;
 
 	err = err ? err : &own;
-	if (!r || (n_in && !in)) {
-		rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
+	if (rlx_runner_specs(r, in, n_in, &specs, err))
 		return NULL;
-	}
-	specs = rlx_runner_specs(r, in, n_in, err);
-	if (specs)
-		s = first_stage(r, specs, n_in, &asked, err);
+	s = first_stage(r, specs, n_in, &asked, err);
 	rlx_free(specs);
 	if (!s)
 		return NULL;

@@ -41,19 +41,6 @@ static void value_put(struct rlx_param_value *v)
 	rlx_free(v);
 }
 
-/* One without sizes that are known later has its type before it is set, or programs would not. */
-static void take_fixed_type(struct rlx_runner *r, unsigned int i)
-{
-	const struct rlx_graph *g = r->m->graph;
-	const struct rlx_type *t = rlx_type_of(g, rlx_graph_io_value(g, RLX_IO_PARAM, i));
-	unsigned int k;
-
-	for (k = 0; k < t->rank && !rlx_is_dim(t->dim[k]); k++)
-		;
-	if (k == t->rank)
-		r->param[i].type = *t;
-}
-
 enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *err)
 {
 	unsigned int i;
@@ -65,10 +52,11 @@ enum rlx_status rlx_runner_params_init(struct rlx_runner *r, struct rlx_error *e
 	r->value = rlx_calloc(r->n_param, sizeof(*r->value));
 	r->set_turn = rlx_calloc(r->n_param, sizeof(*r->set_turn));
 	if (!r->param || !r->value || !r->set_turn)
-		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
-	for (i = 0; i < r->n_param; i++) {
+		return rlx_runner_no_memory(err);
+	for (i = 0; i < r->n_param; i++) {	/* one of a fixed shape has its type at once */
 		r->param[i].name = rlx_graph_io_name(r->m->graph, RLX_IO_PARAM, i);
-		take_fixed_type(r, i);
+		r->param[i].type = *rlx_type_of(r->m->graph, rlx_graph_io_value(r->m->graph,
+										RLX_IO_PARAM, i));
 	}
 	return RLX_OK;
 }
@@ -123,7 +111,7 @@ static enum rlx_status small_new(const struct rlx_type *to, const struct rlx_typ
 	enum rlx_status st;
 
 	if (!u.base)
-		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		return rlx_runner_no_memory(err);
 	rlx_convert(*to, u.base, *from, data);
 	st = rlx_arena_wrap(&u, out, err);
 	if (st)
@@ -154,7 +142,7 @@ static enum rlx_status value_new(const struct rlx_runner *r, const struct rlx_ty
 	enum rlx_status st;
 
 	if (!v)
-		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		return rlx_runner_no_memory(err);
 	atomic_init(&v->refs, 1);
 	st = bytes < LEAST_LARGE ?
 	     small_new(to, from, data, bytes ? bytes : 1, &v->arena, err) :
@@ -178,7 +166,7 @@ static enum rlx_status check_type(const struct rlx_runner *r, unsigned int at,
 	uint32_t n = 0, i;
 
 	if (!l || !size)
-		st = rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		st = rlx_runner_no_memory(err);
 	for (i = 0; !st && i < r->n_param; i++)
 		if (i != at && r->value[i])
 			l[n++] = (struct rlx_leaf_type){ r->param[i].name, &r->param[i].type };

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "mem/arena.h"
 #include "rlx/collective.h"
 #include "rt/session.h"
@@ -114,7 +115,6 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 {
 	struct rlx_session_opts o = { 0 };
 	struct rlx_error own = { 0 };
-	pthread_condattr_t attr;
 	struct rlx_session *s;
 	enum rlx_status st;
 
@@ -135,10 +135,7 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	s->strict = o.strict;
 	pthread_mutex_init(&s->runner.lock, NULL);
 	pthread_cond_init(&s->runner.work, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);	/* of deadlines */
-	pthread_cond_init(&s->runner.done, &attr);
-	pthread_condattr_destroy(&attr);
+	rlx_cond_init(&s->runner.done);
 	st = take_slots(s, err);
 	if (!st)
 		st = o.work.arena ? take_work(s, o.work, err) : RLX_OK;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "rt/session.h"
 #include "rt/trace.h"
 
@@ -138,21 +139,11 @@ static enum rlx_status bad_point(struct rlx_session *s, uint64_t point)
 /* On the runner, whose lock is held. */
 static void wait_done(struct rlx_runner *r, uint64_t point, int64_t timeout_ns)
 {
-	struct timespec until;
+	struct timespec until = rlx_deadline(timeout_ns);
 	int e = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	if (timeout_ns > 0) {
-		until.tv_sec += timeout_ns / 1000000000;
-		until.tv_nsec += timeout_ns % 1000000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_sec++;
-			until.tv_nsec -= 1000000000;
-		}
-	}
-	while (r->finished < point && e != ETIMEDOUT && timeout_ns)
-		e = timeout_ns < 0 ? pthread_cond_wait(&r->done, &r->lock) :
-		    pthread_cond_timedwait(&r->done, &r->lock, &until);
+	while (r->finished < point && e != ETIMEDOUT)
+		e = rlx_cond_wait(&r->done, &r->lock, timeout_ns, &until);
 }
 
 enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,

@@ -152,7 +152,6 @@ enum rlx_status rlx_ckpt_open(const char *dir, const struct rlx_ckpt_opts *opts,
 			      struct rlx_ckpt **out, struct rlx_error *err)
 {
 	struct rlx_ckpt_opts o = { 0 };
-	pthread_condattr_t attr;
 	struct rlx_ckpt *ck;
 	enum rlx_status st;
 
@@ -175,10 +174,7 @@ enum rlx_status rlx_ckpt_open(const char *dir, const struct rlx_ckpt_opts *opts,
 	ck->lock_fd = -1;
 	pthread_mutex_init(&ck->mutex, NULL);
 	pthread_cond_init(&ck->work, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&ck->idle, &attr);
-	pthread_condattr_destroy(&attr);
+	rlx_cond_init(&ck->idle);
 	ck->dir = rlx_strdup(dir);
 	ck->slot = rlx_calloc(o.slots, sizeof(*ck->slot));
 	st = ck->dir && ck->slot ? set_up(ck, err) :

@@ -105,16 +105,11 @@ static enum rlx_status open_library(struct rlx_comm *c, struct rlx_error *err)
 
 enum rlx_status comm_nccl_open(struct rlx_comm *c, struct rlx_error *err)
 {
-	pthread_condattr_t attr;
-
 	c->nccl = rlx_calloc(1, sizeof(*c->nccl));
 	if (!c->nccl)
 		return rlx_fail(err, RLX_ENOMEM, "communicator: out of memory");
 	pthread_mutex_init(&c->nccl->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->nccl->woken, &attr);
-	pthread_condattr_destroy(&attr);
+	rlx_cond_init(&c->nccl->woken);
 	return open_library(c, err);
 }
 

@@ -299,7 +299,6 @@ static enum rlx_status set_up(struct rlx_loader *ld, struct rlx_error *err)
 enum rlx_status rlx_loader_open(const struct rlx_loader_opts *opts, struct rlx_loader **out,
 				struct rlx_error *err)
 {
-	pthread_condattr_t attr;
 	struct rlx_loader *ld;
 	enum rlx_status st;
 
@@ -311,10 +310,7 @@ enum rlx_status rlx_loader_open(const struct rlx_loader_opts *opts, struct rlx_l
 		return rlx_fail(err, RLX_ENOMEM, "loader: no memory");
 	pthread_mutex_init(&ld->lock, NULL);
 	pthread_cond_init(&ld->work, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&ld->ready, &attr);
-	pthread_condattr_destroy(&attr);
+	rlx_cond_init(&ld->ready);
 	st = check_opts(ld, opts, err);
 	if (!st)
 		st = set_up(ld, err);
@@ -370,30 +366,6 @@ const struct rlx_field *rlx_loader_field(const struct rlx_loader *ld, unsigned i
 	return i < ld->fields ? &ld->public_field[i] : NULL;
 }
 
-/* Sleep until something is ready; false once @deadline has passed. */
-static bool wait_ready(struct rlx_loader *ld, int64_t timeout_ns, const struct timespec *deadline)
-{
-	if (!timeout_ns)
-		return false;
-	if (timeout_ns < 0)
-		return !pthread_cond_wait(&ld->ready, &ld->lock);
-	return !pthread_cond_timedwait(&ld->ready, &ld->lock, deadline);
-}
-
-static struct timespec deadline_in(int64_t ns)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	if (ns > 0) {
-		t.tv_sec += ns / 1000000000;
-		t.tv_nsec += ns % 1000000000;
-		t.tv_sec += t.tv_nsec / 1000000000;
-		t.tv_nsec %= 1000000000;
-	}
-	return t;
-}
-
 /* The batch's memory becomes the CPU's to touch again. */
 static void hand_out(struct rlx_loader *ld, struct loader_slot *s, struct rlx_batch *out)
 {
@@ -416,7 +388,7 @@ static void hand_out(struct rlx_loader *ld, struct loader_slot *s, struct rlx_ba
 enum rlx_status rlx_loader_next(struct rlx_loader *ld, struct rlx_batch *out,
 				int64_t timeout_ns)
 {
-	struct timespec until = deadline_in(timeout_ns);
+	struct timespec until = rlx_deadline(timeout_ns);
 	struct loader_slot *s;
 	enum rlx_status st = RLX_OK;
 	bool waited = false, late = false;
@@ -432,7 +404,7 @@ enum rlx_status rlx_loader_next(struct rlx_loader *ld, struct rlx_batch *out,
 	while (!(s->number == ld->out && (s->state == SLOT_READY || s->state == SLOT_BAD)) &&
 	       !late) {
 		waited = true;
-		late = !wait_ready(ld, timeout_ns, &until);
+		late = rlx_cond_wait(&ld->ready, &ld->lock, timeout_ns, &until);
 	}
 	ld->info.waits += waited;
 	if (s->number != ld->out || (s->state != SLOT_READY && s->state != SLOT_BAD))
