@@ -38,7 +38,7 @@ static void drop(struct rlx_compiles *p, struct rlx_ahead **at)
 	ahead_free(p, a);
 }
 
-/* The oldest of @r's that are done go, but for the latest one, while they are more than it keeps. */
+/* The oldest of @r's that are done go, but for the latest, while they are more than it keeps. */
 static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 {
 	struct rlx_ahead **at, **old, *a;

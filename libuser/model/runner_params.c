@@ -102,9 +102,7 @@ static void release(void *ctx, void *base, uint64_t bytes)
 }
 
 /* Small ones, of which there may be thousands: a descriptor each is more than a process has. */
-static enum rlx_status small_new(const struct rlx_type *to, const struct rlx_type *from,
-				 const void *data, uint64_t bytes, struct rlx_arena **out,
-				 struct rlx_error *err)
+static enum rlx_status small_arena(uint64_t bytes, struct rlx_arena **out, struct rlx_error *err)
 {
 	struct rlx_arena_user u = { .base = rlx_aligned(64, bytes), .size = bytes,
 				    .release = release, .flags = RLX_ARENA_RDONLY };
@@ -112,24 +110,10 @@ static enum rlx_status small_new(const struct rlx_type *to, const struct rlx_typ
 
 	if (!u.base)
 		return rlx_runner_no_memory(err);
-	rlx_convert(*to, u.base, *from, data);
 	st = rlx_arena_wrap(&u, out, err);
 	if (st)
 		rlx_free(u.base);
 	return st;
-}
-
-static enum rlx_status large_new(const struct rlx_runner *r, const struct rlx_type *to,
-				 const struct rlx_type *from, const void *data, uint64_t bytes,
-				 struct rlx_param_value *v, struct rlx_error *err)
-{
-	struct rlx_arena_opts o = { .name = "rlx-param", .size = bytes };
-	enum rlx_status st = rlx_arena_new(&o, &v->arena, err);
-
-	if (st)
-		return st;
-	rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
-	return share(r, v, err);
 }
 
 /* A copy of @data in the dtype of @to. */
@@ -138,15 +122,19 @@ static enum rlx_status value_new(const struct rlx_runner *r, const struct rlx_ty
 				 struct rlx_param_value **out, struct rlx_error *err)
 {
 	uint64_t bytes = (uint64_t)rlx_type_bytes(to);
+	struct rlx_arena_opts o = { .name = "rlx-param", .size = bytes };
 	struct rlx_param_value *v = rlx_calloc(1, sizeof(*v));
 	enum rlx_status st;
 
 	if (!v)
 		return rlx_runner_no_memory(err);
 	atomic_init(&v->refs, 1);
-	st = bytes < LEAST_LARGE ?
-	     small_new(to, from, data, bytes ? bytes : 1, &v->arena, err) :
-	     large_new(r, to, from, data, bytes, v, err);
+	st = bytes < LEAST_LARGE ? small_arena(bytes ? bytes : 1, &v->arena, err) :
+	     rlx_arena_new(&o, &v->arena, err);
+	if (!st) {
+		rlx_convert(*to, rlx_arena_base(v->arena), *from, data);
+		st = bytes < LEAST_LARGE ? RLX_OK : share(r, v, err);
+	}
 	if (st)
 		value_put(v);
 	else
