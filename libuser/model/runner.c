@@ -100,21 +100,24 @@ static void evict_to_fit(struct rlx_runner *r)
 		forget_keys(r);
 }
 
-/* A session, and where it has what the next stage depends on. */
-static enum rlx_status stage_session(struct rlx_stage *s, struct rlx_error *err)
+/* A session, if there is none yet or no more, and where it has what the next stage depends on. */
+static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
+				     struct rlx_error *err)
 {
 	enum rlx_status st;
 	uint32_t i;
 
-	if (!s->program)
+	if (!s->program || s->session)
 		return RLX_OK;
+	if (!s->answers)
+		s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
+	if (!s->answers)
+		return rlx_runner_no_memory(err);
 	st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
 		return st;
 	s->bytes = rlx_compiled_bytes(s->program);
-	s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
-	if (!s->answers)
-		return rlx_runner_no_memory(err);
+	r->bytes += s->bytes;
 	for (i = 0; i < s->seg.n_needed; i++) {
 		const char *name = rlx_program_io_name(s->program, RLX_IO_OUTPUT, i);
 
@@ -149,7 +152,7 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 	st = c || !seg->g ? RLX_OK :
 	     rlx_segment_program(r->m, seg, &r->opts, &s->program, err);
 	if (!st)
-		st = stage_session(s, err);
+		st = stage_session(r, s, err);
 	if (st) {
 		stage_free(r, s);
 		return NULL;
@@ -157,7 +160,6 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 	s->next_all = r->all;
 	r->all = s;
 	r->n_stage++;
-	r->bytes += s->bytes;
 	return s;
 }
 
@@ -236,6 +238,8 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec
 	rlx_free(key.p);
 	if (!s)
 		s = first_new(r, in, n, err);
+	else if (stage_session(r, s, err))
+		s = NULL;
 	if (s)
 		*out_asked = s->compiled->asked;
 	return s;

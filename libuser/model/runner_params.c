@@ -186,17 +186,33 @@ static bool takes_types(const struct rlx_runner *r, const struct rlx_stage *s)
 	return true;
 }
 
+/* Nobody has it, nor its outputs: it would keep params that are no more. */
+static void drop_session(struct rlx_runner *r, struct rlx_stage *s)
+{
+	rlx_session_free(s->session);
+	s->session = NULL;
+	r->bytes -= s->bytes;
+	s->bytes = 0;
+	s->turn = 0;
+}
+
 /*
  * Sessions run without the runner, too, and what they had goes. One that cannot take it now (a
- * run is under way) is behind, and gets it when the runner uses it next.
+ * run is under way) is behind, and gets it when the runner uses it next. One of other shapes is
+ * made again for them.
  */
-static void bind_in_all(const struct rlx_runner *r)
+static void bind_in_all(struct rlx_runner *r)
 {
 	struct rlx_stage *s;
 
-	for (s = r->all; s; s = s->next_all)
-		if (s->session && takes_types(r, s))
+	for (s = r->all; s; s = s->next_all) {
+		if (!s->session)
+			continue;
+		if (takes_types(r, s))
 			(void)rlx_runner_params_bind(r, s, NULL);
+		else if (!s->lent && s != r->last)
+			drop_session(r, s);
+	}
 }
 
 enum rlx_status rlx_runner_set(struct rlx_runner *r, const char *param, struct rlx_type type,

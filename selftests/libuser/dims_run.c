@@ -4,6 +4,7 @@
 
 #include "rlx/dims.h"
 #include "rlx/model.h"
+#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
 static struct rlx_graph *finished(struct rlx_graph *g)
@@ -556,6 +557,52 @@ TEST(small_params_take_no_descriptors)
 	CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	CHECK(rlx_runner_output(r, 0, &y) && !memcmp(y.data, sum, sizeof(sum)));
+	rlx_runner_free(r);
+	rlx_model_put(m);
+}
+
+/* A param that comes in many shapes is kept in none but those of now and of the last run. */
+TEST(params_of_other_shapes_go)
+{
+	enum { LEAST = 1 << 16, SHAPES = 8 };
+	struct rlx_graph *g = rlx_graph_new("g");
+	int64_t n = rlx_dim(g, "n", 1, 2 * LEAST);
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1, n));
+	static float w[(LEAST + SHAPES) * 8], data[LEAST + SHAPES];
+	struct compiles c = { 0 };
+	struct rlx_error err = { 0 };
+	unsigned int fds = 0, i;
+	struct rlx_model *m;
+	struct rlx_runner *r;
+	int64_t k;
+
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x,
+				    .b = rlx_param(g, "w", rlx_type(RLX_F32, n, 8))));
+	m = model_of(finished(g));
+	r = runner_of(m, "cpu", &c);
+	for (i = 0; i < 2 * SHAPES; i++) {	/* each twice: it is compiled once */
+		struct rlx_named_tensor in = {
+			"x", rlx_type(RLX_F32, 1, LEAST + i % SHAPES), data,
+		}, y;
+
+		for (k = 0; k < 8; k++)
+			w[k] = (float)(i + k);
+		data[0] = 2;
+		CHECKF(!rlx_runner_set(r, "w", rlx_type(RLX_F32, in.type.dim[1], 8), w, &err),
+		       "%s", err.text);
+		if (i)		/* of the last run, still */
+			CHECK(rlx_runner_output(r, 0, &y) &&
+			      ((const float *)y.data)[1] == 2 * (float)i);
+		CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+		CHECK(rlx_runner_output(r, 0, &y));
+		for (k = 0; k < 8; k++)
+			CHECK(((const float *)y.data)[k] == 2 * (float)(i + k));
+		if (i == 1)
+			fds = rlx_oom_fds();
+		CHECKF(i < 2 || rlx_oom_fds() <= fds, "%u descriptors, %u before", rlx_oom_fds(),
+		       fds);
+	}
+	CHECK_EQ(c.n, SHAPES);
 	rlx_runner_free(r);
 	rlx_model_put(m);
 }
