@@ -18,13 +18,22 @@ struct rlx_ahead {
 	bool			 begun, done;
 	struct rlx_wanted	 want;		/* its inputs lie in mem */
 	struct rlx_bump		 mem;
-	struct rlx_compiled	*c;		/* NULL: none came, or a run has it */
+	struct rlx_compiled	*c;		/* NULL: none came, or a stage has it */
+	struct rlx_session	*session;
 	struct rlx_error	 err;
 };
 
+static void let_go(struct rlx_compiles *p, struct rlx_ahead *a)
+{
+	rlx_session_free(a->session);
+	a->session = NULL;
+	rlx_compiled_put_locked(p, a->c);
+	a->c = NULL;
+}
+
 static void ahead_free(struct rlx_compiles *p, struct rlx_ahead *a)
 {
-	rlx_compiled_put_locked(p, a->c);
+	let_go(p, a);
 	rlx_wanted_fini(&a->want);
 	rlx_bump_fini(&a->mem);
 	rlx_free(a);
@@ -53,7 +62,7 @@ static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 			if (a->owner != r || !a->done)
 				continue;
 			n++;
-			bytes += a->c && a->c->refs == 1 ? rlx_compiled_bytes(a->c->program) : 0;
+			bytes += a->c ? rlx_compiled_bytes(a->c->program) : 0;
 			old = old ? old : at;
 		}
 		if (n < 2 || (n <= RLX_MAX_STAGES && bytes <= RLX_MAX_STAGE_BYTES))
@@ -62,10 +71,33 @@ static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 	}
 }
 
+/* Does nobody else have what @a is compiled to, who will have sessions of his own? */
+static bool is_sole(struct rlx_compiles *p, const struct rlx_ahead *a)
+{
+	bool sole;
+
+	pthread_mutex_lock(&p->lock);
+	sole = a->c->refs == 1;
+	pthread_mutex_unlock(&p->lock);
+	return sole;
+}
+
+/* Without the lock. */
+static void do_ahead(struct rlx_compiles *p, struct rlx_ahead *a)
+{
+	if (CPU_COUNT(&a->want.cpus))
+		(void)sched_setaffinity(0, sizeof(a->want.cpus), &a->want.cpus);
+	if (rlx_compiled_get(p, &a->want, &a->c, &a->err) || !a->c->program || !is_sole(p, a))
+		return;
+	if (rlx_session_new(a->c->program, NULL, &a->session, &a->err) || is_sole(p, a))
+		return;		/* a run that needs one tries again */
+	rlx_session_free(a->session);
+	a->session = NULL;
+}
+
 static void *ahead_main(void *arg)
 {
 	struct rlx_compiles *p = arg;
-	struct rlx_compiled *c;
 	struct rlx_ahead *a;
 
 	pthread_mutex_lock(&p->lock);
@@ -78,12 +110,8 @@ static void *ahead_main(void *arg)
 		}
 		a->begun = true;
 		pthread_mutex_unlock(&p->lock);
-		c = NULL;
-		if (CPU_COUNT(&a->want.cpus))
-			(void)sched_setaffinity(0, sizeof(a->want.cpus), &a->want.cpus);
-		(void)rlx_compiled_get(p, &a->want, &c, &a->err);
+		do_ahead(p, a);
 		pthread_mutex_lock(&p->lock);
-		a->c = c;
 		a->done = true;
 		keep_within(p, a->owner);
 		pthread_cond_broadcast(&p->changed);
@@ -210,18 +238,24 @@ enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t ti
 	return st;
 }
 
-void rlx_ahead_used(struct rlx_runner *r, const struct rlx_compiled *c)
+struct rlx_session *rlx_ahead_take(struct rlx_runner *r, const struct rlx_compiled *c)
 {
 	struct rlx_compiles *p = r->compiles;
+	struct rlx_session *s = NULL;
 	struct rlx_ahead *a;
 
 	pthread_mutex_lock(&p->lock);
-	for (a = p->ahead; a; a = a->next)
-		if (a->owner == r && a->c == c) {
-			rlx_compiled_put_locked(p, a->c);
-			a->c = NULL;
+	for (a = p->ahead; a; a = a->next) {
+		if (a->owner != r || !a->done || a->c != c)
+			continue;
+		if (!s) {
+			s = a->session;
+			a->session = NULL;
 		}
+		let_go(p, a);
+	}
 	pthread_mutex_unlock(&p->lock);
+	return s;
 }
 
 void rlx_ahead_cancel(struct rlx_runner *r)

@@ -73,8 +73,12 @@ void rlx_compiled_put_locked(struct rlx_compiles *p, struct rlx_compiled *c);
 /* What a session of it takes, on host and device; NULL: nothing. */
 uint64_t rlx_compiled_bytes(const struct rlx_program *p);
 
-/* ahead.c: a stage of @r has @c now; @r goes, and waits for what is compiled for it. */
-void rlx_ahead_used(struct rlx_runner *r, const struct rlx_compiled *c);
+/*
+ * ahead.c: the session that was made for a stage of @r, which has @c: nothing more is kept for it.
+ * NULL: there is none.
+ */
+struct rlx_session *rlx_ahead_take(struct rlx_runner *r, const struct rlx_compiled *c);
+/* @r goes: wait for what is compiled for it, and drop what is queued. */
 void rlx_ahead_cancel(struct rlx_runner *r);
 
 #endif

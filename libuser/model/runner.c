@@ -104,7 +104,7 @@ static void evict_to_fit(struct rlx_runner *r)
 static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
 				     struct rlx_error *err)
 {
-	enum rlx_status st;
+	enum rlx_status st = RLX_OK;
 	uint32_t i;
 
 	if (!s->program || s->session)
@@ -113,7 +113,10 @@ static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
 		s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
 	if (!s->answers)
 		return rlx_runner_no_memory(err);
-	st = rlx_session_new(s->program, NULL, &s->session, err);
+	if (s->compiled)
+		s->session = rlx_ahead_take(r, s->compiled);
+	if (!s->session)
+		st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
 		return st;
 	s->bytes = rlx_compiled_bytes(s->program);
@@ -210,12 +213,9 @@ static struct rlx_stage *first_new(struct rlx_runner *r, const struct rlx_spec *
 		rlx_runner_no_memory(err);
 	else if (!rlx_compiled_get(r->compiles, &want, &c, err))
 		s = stage_new(r, NULL, c, &c->seg, err);
-	if (s) {
-		rlx_ahead_used(r, c);
-		/* a stage that is not found again is built again: no harm but time */
+	if (s)		/* one that is not found again is built again: no harm but time */
 		s->keyed = rlx_map_put(&r->asked, c->key.p, c->n_types, c->asked) &&
 			   rlx_map_put(&r->first, c->key.p, c->key.n, (uintptr_t)s);
-	}
 	rlx_wanted_fini(&want);
 	return s;
 }
@@ -225,17 +225,17 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec
 				     struct rlx_error *err)
 {
 	struct rlx_key key = { 0 };
-	struct rlx_stage *s = NULL;
-	uint64_t at;
+	struct rlx_stage *s;
+	uint64_t at = 0;
 
 	rlx_key_types(&key, r, in, n);
-	*out_asked = 0;
 	if (!key.failed && rlx_map_get(&r->asked, key.p, key.n, out_asked)) {
 		rlx_key_asked(&key, in, n, *out_asked);
-		if (!key.failed && rlx_map_get(&r->first, key.p, key.n, &at))
-			s = (struct rlx_stage *)(uintptr_t)at;
+		if (!key.failed)
+			(void)rlx_map_get(&r->first, key.p, key.n, &at);
 	}
 	rlx_free(key.p);
+	s = (struct rlx_stage *)(uintptr_t)at;
 	if (!s)
 		s = first_new(r, in, n, err);
 	else if (stage_session(r, s, err))

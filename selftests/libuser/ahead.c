@@ -7,6 +7,7 @@
 #include "model/compiled.h"
 #include "rlx/dims.h"
 #include "selftests/io/onnx_write.h"
+#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
 /* Compiles, by calls for the pass that comes first; each waits while @closed. */
@@ -153,6 +154,7 @@ static void range_on(const char *device)
 	struct rlx_model *m = layer();
 	struct gate c;
 	struct rlx_runner *r;
+	unsigned int fds;
 	float w[32];
 	int64_t b;
 
@@ -165,12 +167,15 @@ static void range_on(const char *device)
 	CHECK_EQ(rlx_runner_wait(r, 1, 0, NULL), 0);	/* and so are those before */
 	CHECK_EQ(compiles(&c), 7);
 	set(r, w, &seed);	/* it was no part of them */
+	fds = rlx_oom_fds();
 	for (b = 1; b <= 64; b *= 2)
 		run(r, b, w, &seed);
+	CHECK_EQ(rlx_oom_fds(), fds);	/* nor were sessions made */
 	CHECK_EQ(rlx_runner_wait(r, prepare(r, 8), -1, NULL), 0);	/* it is there */
 	CHECK_EQ(compiles(&c), 7);
 	run(r, 3, w, &seed);
 	CHECK_EQ(compiles(&c), 8);
+	CHECK(rlx_oom_fds() > fds);
 	rlx_runner_free(r);
 	rlx_model_put(m);
 }
@@ -423,7 +428,7 @@ TEST(contents_that_sizes_depend_on)
 	struct rlx_runner *r;
 	struct gate c;
 	uint64_t point;
-	int fd = mkstemp(path);
+	int fd = mkstemp(path), i;
 
 	put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
 	put_info(&g, 11, "s", ONNX_INT64, two, 1);
@@ -453,6 +458,27 @@ TEST(contents_that_sizes_depend_on)
 	CHECK_EQ(rlx_runner_run(r, in, 2, NULL), 0);
 	CHECK(rlx_runner_output(r, 0, &y) && y.type.dim[1] == 3 && !memcmp(y.data, x, sizeof(x)));
 	CHECK_EQ(compiles(&c), 2);
+	/* one of other contents while some are queued */
+	gate_init(&c, true);
+	for (i = 0; i < 2; i++) {
+		shape[0] = 12 >> i;
+		shape[1] = 1 << i;
+		CHECK_EQ(rlx_runner_prepare(r, in, 2, &point, NULL), 0);
+	}
+	wait_inside(&c);
+	shape[0] = 3;
+	shape[1] = 4;
+	CHECK_EQ(rlx_runner_run(r, in, 2, NULL), 0);
+	CHECK_EQ(compiles(&c), 2);
+	open_later(&c);
+	CHECK_EQ(rlx_runner_wait(r, point, -1, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		shape[0] = 12 >> i;
+		shape[1] = 1 << i;
+		CHECK_EQ(rlx_runner_run(r, in, 2, NULL), 0);
+		CHECK(rlx_runner_output(r, 0, &y) && y.type.dim[1] == 1 << i);
+	}
+	CHECK_EQ(compiles(&c), 3);
 	rlx_runner_free(r);
 	rlx_model_put(m);
 }

@@ -178,7 +178,7 @@ rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
  * It returns at once: a thread that a runner and its clones share compiles what they asked for, in
  * that order, where the caller may run. Runs of other sizes go on. A run that needs what is being
  * compiled waits for that, of a clone as well, and one that needs what is queued compiles it. The
- * first run that has it makes its session. For a range of sizes:
+ * session is made as well, unless a clone has that program. For a range of sizes:
  *
  *	for (b = 1; b <= 64; b *= 2)
  *		rlx_runner_prepare(r, &(struct rlx_named_tensor){
