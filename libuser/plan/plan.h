@@ -11,20 +11,14 @@
 
 #include "base/bump.h"
 #include "ir/opdef.h"
+#include "rlx/compile.h"
 
 enum { RLX_PLAN_ALIGN = 64 };
 
-enum rlx_place_kind {
-	RLX_PLACE_NONE,		/* an absent input; a value nobody reads */
-	RLX_PLACE_CONST,	/* constant[index] */
-	RLX_PLACE_INPUT,	/* the caller's input[index] */
-	RLX_PLACE_PARAM,	/* the session's param[index] */
-	RLX_PLACE_OUTPUT,	/* the caller's output[index] */
-	RLX_PLACE_WORK,		/* workspace; @offset by rlx_plan_place() */
-	RLX_PLACE_KINDS,
-};
-
-/* Bytes @offset of what @kind and @index name. */
+/*
+ * Bytes @offset of what @kind and @index name: constant[], or an entry of io[]. A state is an
+ * input here, and its next value an output. The workspace's by rlx_plan_place().
+ */
 struct rlx_place {
 	enum rlx_place_kind	kind;
 	uint32_t		index;
@@ -98,6 +92,10 @@ void rlx_plan_free(struct rlx_plan *p);
  * Room for @n values more, which moves those there are. False: out of memory.
  */
 bool rlx_plan_reserve(struct rlx_plan *p, uint32_t n);
+
+/* Value @v's place, and step @i, as callers see them: what is there is up to the caller. */
+struct rlx_value_place rlx_plan_told(const struct rlx_plan *p, uint32_t v);
+struct rlx_program_step rlx_plan_told_step(const struct rlx_plan *p, uint32_t i);
 
 /* Memory over time as an SVG image; the steps as text. */
 enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f);

@@ -79,6 +79,36 @@ enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f)
 	return p && f ? rlx_plan_print(p->plan, f) : RLX_EINVAL;
 }
 
+enum rlx_status rlx_program_place(const struct rlx_program *p, rlx_value v,
+				  struct rlx_value_place *out)
+{
+	struct rlx_value_place t;
+
+	if (!p || !out || out->size < sizeof(out->size))
+		return RLX_EINVAL;
+	if (!v.id || v.id >= p->plan->n_val)
+		return RLX_ERANGE;
+	t = rlx_plan_told(p->plan, v.id);
+	t.size = out->size;
+	memcpy(out, &t, t.size < sizeof(t) ? t.size : sizeof(t));
+	return RLX_OK;
+}
+
+enum rlx_status rlx_program_step(const struct rlx_program *p, unsigned int i,
+				 struct rlx_program_step *out)
+{
+	struct rlx_program_step t;
+
+	if (!p || !out || out->size < sizeof(out->size))
+		return RLX_EINVAL;
+	if (i >= p->plan->n_step)
+		return RLX_ERANGE;
+	t = rlx_plan_told_step(p->plan, i);
+	t.size = out->size;
+	memcpy(out, &t, t.size < sizeof(t) ? t.size : sizeof(t));
+	return RLX_OK;
+}
+
 enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f)
 {
 	return p && f ? rlx_plan_svg(p->plan, f) : RLX_EINVAL;

@@ -375,6 +375,24 @@ static struct rlx_session *picking(const char *device, enum rlx_precision precis
 	return session_of(g, device, precision);
 }
 
+/* Is what the step of that op gives as output @k stored by nobody? */
+static bool lies_nowhere(const struct rlx_session *s, const char *op, unsigned int k)
+{
+	const struct rlx_program *p = rlx_session_program(s);
+	struct rlx_value_place at = { .size = sizeof(at) };
+	struct rlx_program_step st = { .size = sizeof(st) };
+	unsigned int i;
+
+	for (i = 0; !rlx_program_step(p, i, &st); i++)
+		if (!strcmp(st.op, op)) {
+			CHECK(k < st.n_out);
+			CHECK(!rlx_program_place(p, (rlx_value){ st.out[k] }, &at));
+			return at.kind == RLX_PLACE_NONE && !at.bytes;
+		}
+	CHECKF(false, "no step is %s", op);
+	return false;
+}
+
 static void check_rows(enum rlx_precision precision, bool each)
 {
 	uint64_t seed = rlx_test_seed(), weights = seed;
@@ -393,6 +411,9 @@ static void check_rows(enum rlx_precision precision, bool each)
 		compare(s, t, outs[i].name, ROWS * outs[i].n);
 	/* the indices to the device; rows, norm, q and v; o; two results to f32 */
 	CHECK_EQ(((const struct gpu_code *)s->exec->code)->calls.n_call, 5);
+	/* the sum that is normalised, which nobody reads */
+	CHECK(lies_nowhere(s, "fused_residual_norm", 1));
+	CHECK(!lies_nowhere(s, "fused_residual_norm", 0));
 	idx[ROWS - 1] = TABLE;
 	CHECK_EQ(rlx_session_run(s), RLX_ERANGE);
 	CHECKF(strstr(rlx_session_error(s)->text, "gather"), "%s", rlx_session_error(s)->text);

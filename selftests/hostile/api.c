@@ -68,6 +68,8 @@ TEST(null_programs_and_sessions)
 	CHECK_EQ(rlx_program_report(NULL, stdout), RLX_EINVAL);
 	CHECK_EQ(rlx_program_print(NULL, stdout), RLX_EINVAL);
 	CHECK_EQ(rlx_program_svg(NULL, stdout), RLX_EINVAL);
+	CHECK_EQ(rlx_program_place(NULL, RLX_NONE, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_program_step(NULL, 0, NULL), RLX_EINVAL);
 	CHECK(!rlx_program_graph(NULL) && !rlx_program_get(NULL));
 	rlx_program_put(NULL);
 	CHECK_EQ(rlx_session_new(NULL, NULL, &s, &err), RLX_EINVAL);

@@ -156,12 +156,92 @@ RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
  */
 RLX_EXPORT enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f);
 
-/* The plan as text, and its memory over time as an SVG image. */
+/*
+ * The plan as text, which says what rlx_program_step() and rlx_program_place() do, and its
+ * memory over time as an SVG image.
+ */
 RLX_EXPORT enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f);
 RLX_EXPORT enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f);
 
 /* The graph after all passes; lives as long as @p. */
 RLX_EXPORT const struct rlx_graph *rlx_program_graph(const struct rlx_program *p);
+
+/**
+ * enum rlx_place_kind - what has a value's bytes.
+ * @RLX_PLACE_NONE:  nothing: no kernel of the device stores it, as an output of an op that nobody
+ *                   reads. What passes fused is no value of rlx_program_graph() any more
+ * @RLX_PLACE_CONST: a constant of the program's
+ * @RLX_PLACE_INPUT, @RLX_PLACE_PARAM, @RLX_PLACE_OUTPUT, @RLX_PLACE_STATE: what a session has
+ *                   there: rlx_session_bound(); a state has its next value, too
+ * @RLX_PLACE_WORK:  the workspace
+ */
+enum rlx_place_kind {
+	RLX_PLACE_NONE,
+	RLX_PLACE_CONST,
+	RLX_PLACE_INPUT,
+	RLX_PLACE_PARAM,
+	RLX_PLACE_OUTPUT,
+	RLX_PLACE_WORK,
+	RLX_PLACE_STATE,
+};
+
+/**
+ * struct rlx_value_place - where a value of a program lies, and when.
+ * @size:   set by the caller to its sizeof; what lies beyond is not written
+ * @index:  of an input, param, output or state: that of rlx_program_io_name(); of a constant:
+ *          its number among the program's; else 0
+ * @offset: into the workspace, in bytes, a multiple of 64; else 0
+ * @bytes:  that it takes there; 0 of RLX_PLACE_NONE
+ * @shares: the value whose bytes these are: it is reshaped from that or written over it; itself:
+ *          they are its own
+ * @first, @last: the plan's steps that write it and last read it, in the order of
+ *          rlx_program_step(); of what is there before: 0 and the last one. The number of steps:
+ *          it is read after the last, being an output, or kept for later runs. Of values that share
+ *          bytes, each has its own. Devices may run independent steps in another order, and
+ *          keep what is in use there
+ */
+struct rlx_value_place {
+	size_t			 size;
+	enum rlx_place_kind	 kind;
+	unsigned int		 index;
+	uint64_t		 offset, bytes;
+	rlx_value		 shares;
+	unsigned int		 first, last;
+};
+
+/**
+ * rlx_program_place - tell where a value lies.
+ * @v: of rlx_program_graph(), or of a step of rlx_program_step(): the plan adds copies to outputs
+ *
+ * The plan of the program itself; the bodies of its control flow have their own.
+ * Context: any thread; neither sleeps nor allocates. Return: RLX_EINVAL (no @p or @out, or
+ * @out->size is not set), RLX_ERANGE (there is no such value).
+ */
+RLX_EXPORT enum rlx_status rlx_program_place(const struct rlx_program *p, rlx_value v,
+					     struct rlx_value_place *out);
+
+/**
+ * struct rlx_program_step - one step of a program's plan; pointers live as long as the program.
+ * @size: set by the caller to its sizeof; what lies beyond is not written
+ * @op:   "copy": of an input, state or shared value to an output's place
+ * @file, @line: where the op was emitted; NULL and 0: nobody knows
+ * @in, @out: ids of the values that it takes and gives; an input that is left out is 0
+ * @once: it depends on params and constants alone; runs leave it out while these stay
+ */
+struct rlx_program_step {
+	size_t		 size;
+	const char	*op, *file;
+	unsigned int	 line, n_in, n_out;
+	const uint32_t	*in, *out;
+	bool		 once;
+};
+
+/**
+ * rlx_program_step - describe step @i of the plan, in the order of rlx_program_print().
+ * Context, Return: as rlx_program_place(); RLX_ERANGE from the number of steps on.
+ */
+RLX_EXPORT enum rlx_status rlx_program_step(const struct rlx_program *p, unsigned int i,
+					    struct rlx_program_step *out);
 
 #ifdef __cplusplus
 }
