@@ -198,35 +198,6 @@ void rlx_session_free(struct rlx_session *s)
 	rlx_free(s);
 }
 
-enum rlx_status rlx_session_clone(const struct rlx_session *s,
-				  struct rlx_session **out, struct rlx_error *err)
-{
-	struct rlx_session_opts o = { .size = sizeof(o) };
-	struct rlx_session *c = NULL;
-	enum rlx_status st;
-	unsigned int i;
-
-	if (!s || !out)
-		return rlx_fail(err, RLX_EINVAL, "session clone: nothing to clone");
-	o.strict = s->strict;
-	st = rlx_session_new(s->p, &o, &c, err);
-	if (st)
-		return st;
-	for (i = 0; i < rlx_slot_count(s, RLX_IO_PARAM); i++) {
-		const struct rlx_slot *from = &s->slot[RLX_IO_PARAM][i];
-
-		if (!from->buf.arena)
-			continue;
-		c->slot[RLX_IO_PARAM][i].buf = from->buf;
-		c->slot[RLX_IO_PARAM][i].filled = from->filled;
-		rlx_arena_get(from->buf.arena);
-		rlx_slot_apply(c, RLX_IO_PARAM, i);
-	}
-	rlx_placements_copy(c, s);
-	*out = c;
-	return RLX_OK;
-}
-
 const struct rlx_error *rlx_session_error(const struct rlx_session *s)
 {
 	static const struct rlx_error none = {

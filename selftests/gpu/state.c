@@ -45,6 +45,11 @@ TEST(passed_on)
 	state_case_passed_on(op_case_gpu());
 }
 
+TEST(r005_clone)
+{
+	state_case_clone(op_case_gpu());
+}
+
 /* With output @want alone state "s" of type @t stays, which it is replaced with by all runs. */
 static void stays(struct state_rig *r, struct rlx_type t, const char *want)
 {

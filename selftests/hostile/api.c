@@ -75,6 +75,7 @@ TEST(null_programs_and_sessions)
 	CHECK_EQ(rlx_session_new(NULL, NULL, &s, &err), RLX_EINVAL);
 	CHECK(err.text[0]);
 	CHECK_EQ(rlx_session_clone(NULL, &s, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_session_clone_with(NULL, 0, &s, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_session_bind(NULL, RLX_IO_INPUT, "x", (struct rlx_buf){ 0 }), RLX_EINVAL);
 	CHECK(!rlx_session_buf(NULL, RLX_IO_INPUT, "x").arena);
 	CHECK_EQ(rlx_session_set(NULL, RLX_IO_INPUT, "x", t, &f), RLX_EINVAL);

@@ -467,4 +467,63 @@ static inline void state_case_subsets(const char *device)
 	state_end(&r);
 }
 
+/* Clones take over what is asked for: feeds, what is wanted, and copies of what there is by now. */
+static inline void state_case_clone(const char *device)
+{
+	static const char *const want[] = { "n" };
+	struct state_rig r, c, d;
+	rlx_value w, x;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	rlx_state_next(r.g, w, rlx_emit(r.g, add, .a = w, .b = x));
+	rlx_output(r.g, "c1", rlx_emit(r.g, add, .a = rlx_input(r.g, "c", r.t), .b = x));
+	rlx_output(r.g, "n", rlx_emit(r.g, neg, .x = x));
+	state_open(&r, device, NULL);
+	CHECK(!rlx_session_feed(r.s, "c1", "c"));
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	state_set(&r, RLX_IO_INPUT, "c", 0);
+	state_set(&r, RLX_IO_STATE, "w", 10);
+	state_run(&r);
+	state_run(&r);
+	c = d = r;
+	CHECKF(!rlx_session_clone_with(r.s, 0, &c.s, &r.err), "%s", r.err.text);
+	CHECK_EQ(rlx_session_run(c.s), RLX_EINVAL);
+	rlx_session_free(c.s);
+	CHECKF(!rlx_session_clone_with(r.s, RLX_CLONE_STATES, &d.s, &r.err), "%s", r.err.text);
+	CHECKF(!rlx_session_clone_with(r.s, RLX_CLONE_STATES | RLX_CLONE_FEEDS, &c.s, &r.err), "%s",
+	       r.err.text);
+	CHECK_EQ(rlx_session_run(c.s), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(c.s)->text, "'x'"));	/* is of whoever runs it */
+	state_set(&c, RLX_IO_INPUT, "x", 1);
+	state_set(&d, RLX_IO_INPUT, "x", 1);
+	state_run(&c);
+	state_run(&c);
+	state_is(&c, RLX_IO_STATE, "w", 14, 5);
+	state_is(&c, RLX_IO_INPUT, "c", 4, 5);
+	state_run(&d);
+	state_run(&d);
+	state_is(&d, RLX_IO_STATE, "w", 14, 5);
+	state_is(&d, RLX_IO_OUTPUT, "c1", 3, 4);	/* nothing is fed */
+	rlx_session_free(d.s);
+	state_run(&r);		/* knows nothing of it */
+	state_is(&r, RLX_IO_STATE, "w", 13, 4);
+	state_is(&r, RLX_IO_INPUT, "c", 3, 4);
+	CHECK(!rlx_session_want(r.s, want, 1));
+	CHECKF(!rlx_session_clone_with(r.s, RLX_CLONE_WANT | RLX_CLONE_STATES | RLX_CLONE_FEEDS,
+				       &d.s, &r.err), "%s", r.err.text);
+	rlx_session_free(r.s);
+	state_set(&d, RLX_IO_INPUT, "x", 1);
+	state_run(&d);
+	state_is(&d, RLX_IO_OUTPUT, "n", -1, -1);
+	state_is(&d, RLX_IO_STATE, "w", 13, 4);
+	CHECK(!rlx_session_want(d.s, NULL, 0));
+	state_run(&d);
+	state_is(&d, RLX_IO_STATE, "w", 14, 5);
+	rlx_session_free(d.s);
+	r.s = c.s;
+	state_end(&r);
+}
+
 #endif

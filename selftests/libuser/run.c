@@ -134,6 +134,49 @@ TEST(clone_shares_params_and_nothing_else)
 	rlx_session_free(c);
 }
 
+/* Is the last row of "y" as it was? */
+static bool last_row_is_left(struct rlx_session *s, const float *x)
+{
+	float *y = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y"));
+	struct rlx_type t = rlx_type(RLX_F32, 512, 16);
+
+	CHECK(y);
+	memset(y, 0xa5, 512 * 16 * sizeof(*y));
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, x), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(y[0] == 0);
+	return *(unsigned char *)(y + 511 * 16) == 0xa5;
+}
+
+TEST(r005_clone_with_an_extent)
+{
+	struct rlx_graph *g = rlx_graph_new("rows");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 512, 16));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, 16, 16));
+	static const float zero[512 * 16];
+	struct rlx_session *s, *c = NULL, *d = NULL;
+	struct rlx_error err = { 0 };
+
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x, .b = w));
+	s = rig_session(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
+						       .device = "cpu" });
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 16, 16), zero), 0);
+	CHECK_EQ(rlx_session_extent(s, 1, 512), 0);
+	CHECKF(!rlx_session_clone_with(s, RLX_CLONE_EXTENT, &c, &err), "%s", err.text);
+	CHECKF(!rlx_session_clone_with(s, RLX_CLONE_FEEDS | RLX_CLONE_WANT | RLX_CLONE_STATES, &d,
+				       &err), "%s", err.text);
+	CHECK(last_row_is_left(s, zero) && last_row_is_left(c, zero));
+	CHECK(!last_row_is_left(d, zero));
+	CHECK_EQ(rlx_session_extent(c, 0, 512), 0);
+	CHECK(!last_row_is_left(c, zero) && last_row_is_left(s, zero));
+	rlx_session_free(s);
+	rlx_session_free(c);
+	c = (void *)1;
+	CHECK_EQ(rlx_session_clone_with(d, 1u << 4, &c, &err), RLX_EINVAL);
+	CHECK(strstr(err.text, "rlx_clone_flags") && c == (void *)1);
+	rlx_session_free(d);
+}
+
 TEST(submit_and_wait)
 {
 	struct rlx_session *s = small_session("cpu");

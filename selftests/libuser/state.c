@@ -181,4 +181,46 @@ TEST(no_memory)
 	CHECK(rlx_oom_sweep(whole_life, NULL) > 50);
 }
 
+TEST(r005_clone)
+{
+	state_case_clone("cpu");
+	state_case_clone("ref");
+}
+
+/* States that sessions share are copied as well, and a strict session's are. */
+TEST(r005_clone_of_shared_states)
+{
+	struct rlx_session_opts so = { .size = sizeof(so), .strict = true };
+	struct rlx_states *states = NULL;
+	struct rlx_session *s = NULL, *c = NULL;
+	struct state_rig r;
+	rlx_value w;
+	float *p, x[STATE_N];
+	int i;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	rlx_state_next(r.g, w, rlx_emit(r.g, add, .a = w, .b = rlx_scalar_const(r.g, RLX_F32, 1)));
+	rlx_output(r.g, "y", rlx_emit(r.g, neg, .x = w));
+	state_open(&r, "cpu", NULL);
+	CHECKF(!rlx_states_new(r.p, NULL, &states, &r.err), "%s", r.err.text);
+	so.states = states;
+	CHECKF(!rlx_session_new(r.p, &so, &s, &r.err), "%s", r.err.text);
+	p = rlx_buf_ptr(rlx_states_buf(states, 0));
+	for (i = 0; i < STATE_N; i++)
+		p[i] = (float)i;
+	CHECKF(!rlx_session_clone_with(s, RLX_CLONE_STATES, &c, &r.err), "%s", r.err.text);
+	CHECK_EQ(rlx_session_get(c, RLX_IO_STATE, "w", r.t, x), RLX_EACCES);	/* is strict */
+	CHECKF(!rlx_session_run(c) && !rlx_session_run(c), "%s", rlx_session_error(c)->text);
+	for (i = 0; i < STATE_N; i++)
+		CHECK(p[i] == (float)i);
+	rlx_session_free(s);
+	rlx_states_put(states);
+	p = rlx_buf_ptr(rlx_session_bound(c, RLX_IO_STATE, "w"));
+	for (i = 0; i < STATE_N; i++)
+		CHECK(p[i] == (float)i + 2);
+	rlx_session_free(c);
+	state_end(&r);
+}
+
 TEST_MAIN()

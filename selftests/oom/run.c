@@ -41,7 +41,10 @@ static enum rlx_status use(struct rlx_session *s)
 	if (!st)
 		st = rlx_session_wait(s, point, -1);
 	if (!st)
-		st = rlx_session_clone(s, &c, &err);
+		st = rlx_session_clone_with(s, RLX_CLONE_FEEDS | RLX_CLONE_EXTENT |
+					    RLX_CLONE_WANT | RLX_CLONE_STATES, &c, &err);
+	if (!st)
+		st = rlx_session_want(c, NULL, 0);
 	if (!st)
 		st = small_net_fill(c, 4);
 	if (!st)

@@ -72,11 +72,40 @@ RLX_EXPORT void rlx_session_free(struct rlx_session *s);
 /**
  * rlx_session_clone - a session over the same program with the same bindings of
  * params and the same placement of experts (rlx/moe.h), its own workspace, and its own
- * inputs, outputs and states, unbound.
+ * inputs, outputs and states, unbound. More of it: rlx_session_clone_with().
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,
 		  struct rlx_error *err);
+
+/**
+ * enum rlx_clone_flags - what else a clone takes over.
+ * @RLX_CLONE_FEEDS:  rlx_session_feed()
+ * @RLX_CLONE_EXTENT: rlx_session_extent()
+ * @RLX_CLONE_WANT:   rlx_session_want()
+ * @RLX_CLONE_STATES: what its states, and the inputs that outputs become, hold now: a copy in
+ *                    memory of the clone's own, also of states that sessions share. Those without
+ *                    a value have none in the clone
+ */
+enum rlx_clone_flags {
+	RLX_CLONE_FEEDS		= 1u << 0,
+	RLX_CLONE_EXTENT	= 1u << 1,
+	RLX_CLONE_WANT		= 1u << 2,
+	RLX_CLONE_STATES	= 1u << 3,
+};
+
+/**
+ * rlx_session_clone_with - rlx_session_clone(), and with it what @flags say.
+ * @s: what a device keeps of its states is brought to its buffers first, as by
+ *     rlx_session_bound(); else it is not changed
+ *
+ * Context: allocates; neither session runs meanwhile. Ownership: as rlx_session_new(). Return: as
+ * there; RLX_EINVAL (a flag that is not known), RLX_EBUSY (a submitted run is under way), and what
+ * bringing states back gives (RLX_ELOST). Then there is no clone.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_session_clone_with(struct rlx_session *s, uint32_t flags, struct rlx_session **out,
+		       struct rlx_error *err);
 
 /* The failure of the last call on this session, or one with status RLX_OK. */
 RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s);
