@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The formats of model files, and which one a path is of. */
+#include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -7,6 +8,7 @@
 
 static const struct rlx_model_format *const formats[] = {
 	&rlx_format_plan, &rlx_format_gguf, &rlx_format_onnx, &rlx_format_bert,
+	&rlx_format_text,
 };
 
 enum { N_FORMAT = sizeof(formats) / sizeof(formats[0]) };
@@ -16,6 +18,7 @@ static enum rlx_status look(struct rlx_probe *p, const char *path, struct rlx_er
 	struct rlx_file f;
 	enum rlx_status st;
 	struct stat sb;
+	size_t at = 0;
 
 	*p = (struct rlx_probe){ .path = path };
 	if (!stat(path, &sb) && S_ISDIR(sb.st_mode)) {
@@ -27,6 +30,9 @@ static enum rlx_status look(struct rlx_probe *p, const char *path, struct rlx_er
 		return st;
 	p->bytes = f.n;
 	memcpy(p->first, f.p, f.n < sizeof(p->first) ? f.n : sizeof(p->first));
+	while (at < f.n && isspace(f.p[at]))
+		at++;
+	memcpy(p->word, f.p + at, f.n - at < sizeof(p->word) ? f.n - at : sizeof(p->word));
 	rlx_file_unmap(&f);
 	return RLX_OK;
 }
@@ -47,7 +53,7 @@ static void print_first(const struct rlx_probe *p, char *out, size_t size)
 
 static void unknown(const struct rlx_probe *p, struct rlx_error *err)
 {
-	char begins[160] = "it is empty", known[384] = "";
+	char begins[160] = "it is empty", known[448] = "";
 	size_t at = 0;
 	int i;
 

@@ -18,6 +18,7 @@ struct rlx_probe {
 	bool		 folder;
 	uint64_t	 bytes;		/* of a file */
 	uint8_t		 first[RLX_PROBE_BYTES];	/* as many as there are, then zeros */
+	uint8_t		 word[RLX_PROBE_BYTES];	/* likewise, behind white space */
 };
 
 /*
@@ -30,7 +31,8 @@ struct rlx_model_format {
 	bool		 (*probe)(const struct rlx_probe *p);
 	/*
 	 * Fill m->file, and io and tensor with what lives as long, in m->bump if it must be
-	 * made. After a failure close() is called if m->file is set.
+	 * made. After a failure close() is called if m->file is set. It may make it a model of
+	 * another format, by m->format, whose functions are then all that is called.
 	 */
 	enum rlx_status	 (*open)(struct rlx_model *m, const char *path, struct rlx_error *err);
 	void		 (*close)(struct rlx_model *m);
@@ -48,7 +50,7 @@ struct rlx_model_format {
 };
 
 extern const struct rlx_model_format rlx_format_onnx, rlx_format_bert, rlx_format_gguf,
-	rlx_format_plan;
+	rlx_format_plan, rlx_format_text;
 
 /* The format of @path; NULL, with a message that lists the formats there are. */
 const struct rlx_model_format *rlx_format_find(const char *path, struct rlx_error *err);

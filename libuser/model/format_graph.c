@@ -134,16 +134,32 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 	return rlx_segment_of_graph(m, seg, err);
 }
 
-/* Of no file: rlx_model_open() does not know it. */
+/* Of no file: format_text.c reads one. */
 static const struct rlx_model_format format_graph = {
 	.name = "graph", .close = close_graph, .mapped = mapped, .build = build,
 };
+
+enum rlx_status rlx_model_take_graph(struct rlx_model *m, struct rlx_graph *g,
+				     struct rlx_error *err)
+{
+	if (g->n_state)
+		return rlx_fail(err, RLX_ENOSUP, "model: graph '%s' has the state '%s', which a "
+				"model cannot have: compile it for a session", g->name,
+				rlx_graph_io_name(g, RLX_IO_STATE, 0));
+	m->format = &format_graph;
+	m->graph = rlx_graph_get(g);
+	m->file = m->graph;
+	if (!rlx_model_describe(m, g))
+		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
+	return RLX_OK;
+}
 
 enum rlx_status rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out,
 				     struct rlx_error *err)
 {
 	const struct rlx_error *of = rlx_graph_error(g);
 	struct rlx_model *m;
+	enum rlx_status st;
 
 	if (!out)
 		return rlx_fail(err, RLX_EINVAL, "model: no place for it");
@@ -153,19 +169,13 @@ enum rlx_status rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out
 	if (!g->finished)
 		return rlx_fail(err, RLX_EINVAL, "model: graph '%s' is not finished; call "
 				"rlx_graph_finish()", g->name);
-	if (g->n_state)
-		return rlx_fail(err, RLX_ENOSUP, "model: graph '%s' has the state '%s', which a "
-				"model cannot have: compile it for a session", g->name,
-				rlx_graph_io_name(g, RLX_IO_STATE, 0));
 	m = rlx_model_alloc();
 	if (!m)
 		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
-	m->format = &format_graph;
-	m->graph = rlx_graph_get(g);
-	m->file = m->graph;
-	if (!rlx_model_describe(m, g)) {
+	st = rlx_model_take_graph(m, g, err);
+	if (st) {
 		rlx_model_put(m);
-		return rlx_fail(err, RLX_ENOMEM, "model: out of memory");
+		return st;
 	}
 	*out = m;
 	return RLX_OK;

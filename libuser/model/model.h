@@ -84,6 +84,12 @@ void rlx_key_asked(struct rlx_key *k, const struct rlx_spec *in, unsigned int n,
 
 /* An empty model with one reference; NULL: out of memory. */
 struct rlx_model *rlx_model_alloc(void);
+/* Make it one of @g, which is finished and gets a reference. RLX_ENOSUP (states), RLX_ENOMEM */
+enum rlx_status rlx_model_take_graph(struct rlx_model *m, struct rlx_graph *g,
+				     struct rlx_error *err);
+/* format_text.c: what a file has in the text form; errors name path, line and column. */
+enum rlx_status rlx_text_file_graph(const char *path, struct rlx_graph **out,
+				    struct rlx_error *err);
 /* Inputs and outputs of a model that is @g, which lives as long; false: out of memory. */
 bool rlx_model_describe(struct rlx_model *m, const struct rlx_graph *g);
 /* Outputs of @seg, whose graph is there and whole. RLX_ENOMEM: it is empty then. */

@@ -113,7 +113,7 @@ TEST(what_cannot_be_read)
 	ENDS(RLX("run", "nowhere.onnx"), 3, err, "nowhere.onnx: ");
 	ENDS(RLX("run", "."), 3, err, "rlx run: ");
 	ENDS(RLX("run", "rubbish"), 3, err, "rubbish");
-	ENDS(RLX("dump", "cut.rlx"), 3, err, "cut.rlx: ");
+	ENDS(RLX("dump", "cut.rlx"), 3, err, "rlx dump: cut.rlx: line 2, column ");
 	ENDS(RLX("run", "relu.rlx", "--device", "abacus"), 3, err, "no device 'abacus'");
 	ENDS(RLX("run", "relu.rlx", "--input", "x=nowhere.npy"), 3, err, "nowhere.npy");
 	ENDS(RLX("run", "relu.rlx", "--input", "x=rubbish"), 3, err, "rubbish");

@@ -105,4 +105,31 @@ TEST(open_and_run_on_ref)
 	sweep("ref");
 }
 
+static enum rlx_status open_text(void *path)
+{
+	struct rlx_model *m = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = rlx_model_open(path, &m, &err);
+
+	CHECKF(st == err.status && !m == !!st, "%s, its message %s", rlx_status_name(st),
+	       rlx_status_name(err.status));
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
+	rlx_model_put(m);
+	return st;
+}
+
+TEST(text_form)
+{
+	static const char text[] = "graph \"t\" { dim n[1,64] "
+				   "%1 = input(name=\"x\", type=f32[n,2]) %2 = neg(x=%1) return \"y\"=%2 }";
+	char path[] = "/tmp/rlx-oom-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && write(fd, text, sizeof(text) - 1) == sizeof(text) - 1);
+	close(fd);
+	CHECK_EQ(open_text(path), 0);
+	CHECK(rlx_oom_sweep(open_text, path) > 10);
+	unlink(path);
+}
+
 TEST_MAIN()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plan files and GGUF files as models: results, in place too, and what cannot be served."""
+"""Plan, GGUF and graph files as models: results, in place too, and what cannot be served."""
 import json
 import os
 import signal
@@ -173,6 +173,46 @@ def a_decoder_of_a_gguf_file():
                              ([[0] * (CONTEXT + 1)], "1 texts of 9 tokens")):
                 code, error = logits(s, bad)
                 assert code == 400 and why in error and d not in error, error
+
+
+GRAPH = """graph "affine" {
+  dim n[1,64]
+  %1 = input(name="x", type=f32[n,3])
+  %2 = {leaf}
+  %3 = mul(a=%1, b=%2)
+  return "y"=%3
+}
+"""
+
+
+@test
+def text_form_of_a_graph():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "affine.rlx")
+        with open(path, "w") as f:
+            f.write(GRAPH.replace("{leaf}", "constant(type=f32[3], data=hex\"%s\")" %
+                                  np.array([1, -2, 0.5], np.float32).tobytes().hex()))
+        with Server("[model graph]\npath = %s\n" % path) as s:
+            about = json.loads(s.get("/v2/models/graph")[2])
+            assert about["platform"] == "rlx_graph", about
+            assert about["inputs"][0]["shape"] == [-1, 3], about
+            for n in (5, 1, 64):
+                x = rng.standard_normal((n, 3)).astype(np.float32)
+                code, got = infer(s, "graph", x)
+                assert code == 200, got
+                y = np.array(got["outputs"][0]["data"], np.float32).reshape(n, 3)
+                assert (y == x * np.array([1, -2, 0.5], np.float32)).all()
+            code, got = infer(s, "graph", np.zeros((65, 3), np.float32))
+            assert code == 400 and "1 to 64" in got["error"], got
+        for leaf, why in (("param(name=\"w\", type=f32[3])", "param 'w', which nobody sets"),
+                          ("no_op(x=%1)", "line 4, column ")):
+            with open(path, "w") as f:
+                f.write(GRAPH.replace("{leaf}", leaf))
+            s = Server("[model graph]\npath = %s\n" % path, wait=False)
+            try:
+                s.wait_log(why)
+            finally:
+                s.kill()
 
 
 main()

@@ -2,10 +2,11 @@
 /* A model or graph file: opened, compiled, run, its outputs. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "model/plan_file.h"
+#include "model/format.h"
+#include "model/model.h"
+#include "rlx/aot.h"
 #include "tools/rlx/subject.h"
 
 static int told(const struct subject *s, enum rlx_status st, const struct rlx_error *err)
@@ -15,35 +16,6 @@ static int told(const struct subject *s, enum rlx_status st, const struct rlx_er
 		return tool_fail(s->cmd, TOOL_FAILED, "%s", err->text);
 	return tool_fail(s->cmd, TOOL_FAILED, "%s: %s", s->path,
 			 err->status ? err->text : rlx_status_name(st));
-}
-
-/* Does the file begin as the text form does? */
-static bool is_text(const char *s, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r'))
-		i++;
-	return n - i > 6 && !memcmp(s + i, "graph ", 6);
-}
-
-/* The whole of a text file, if it is one; NULL with *@failed unset if not. */
-static char *read_text(const char *path, size_t *out_n, bool *failed)
-{
-	FILE *f = fopen(path, "rb");
-	char head[4096], *text = NULL;
-	struct stat st;
-	size_t n = f ? fread(head, 1, sizeof(head), f) : 0;
-
-	if (f && is_text(head, n) && !fstat(fileno(f), &st) && S_ISREG(st.st_mode)) {
-		*out_n = (size_t)st.st_size;
-		text = rlx_malloc(*out_n + 1);
-		rewind(f);
-		*failed = !text || fread(text, 1, *out_n, f) != *out_n;
-	}
-	if (f)
-		fclose(f);
-	return text;
 }
 
 /* The graph tells what there is to fill in; the program comes with the options. */
@@ -61,25 +33,23 @@ static enum rlx_status open_plan(struct subject *s, struct rlx_error *err)
 	return RLX_OK;
 }
 
+/* Of a graph as it was written params and states are filled in, too, as a model's are not. */
 int subject_open(struct subject *s, const char *cmd, const char *path)
 {
+	const struct rlx_model_format *format;
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
-	bool failed = false;
-	size_t n = 0;
-	char *text;
 
 	*s = (struct subject){ .cmd = cmd, .path = path };
-	text = read_text(path, &n, &failed);
-	if (rlx_is_plan_file(path))
+	format = rlx_format_find(path, &err);
+	if (!format)
+		st = err.status;
+	else if (format == &rlx_format_plan)
 		st = open_plan(s, &err);
-	else if (failed)
-		st = rlx_fail(&err, RLX_EIO, "cannot be read whole");
-	else if (text)
-		st = rlx_graph_parse(text, n, &s->graph, &err);
+	else if (format == &rlx_format_text)
+		st = rlx_text_file_graph(path, &s->graph, &err);
 	else
 		st = rlx_model_open(path, &s->model, &err);
-	rlx_free(text);
 	return st ? told(s, st, &err) : TOOL_OK;
 }
 

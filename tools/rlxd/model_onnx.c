@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Any ONNX file, compiled for the shapes that come; independent rows in batches. Plan files. */
+/* Files that are compiled for the shapes that come; independent rows in batches. Plan files. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,6 +78,12 @@ static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
 		return st;
 	if (o->model->format == &rlx_format_gguf)
 		m->platform = "rlx_gguf";
+	if (o->model->graph && rlx_graph_io_count(o->model->graph, RLX_IO_PARAM))
+		return rlx_fail(err, RLX_ENOSUP, "the graph has the param '%s', which nobody sets "
+				"here; make it a constant or an input",
+				rlx_graph_io_name(o->model->graph, RLX_IO_PARAM, 0));
+	if (o->model->graph)
+		m->platform = "rlx_graph";
 	m->n_in = rlx_model_io_count(o->model, RLX_IO_INPUT);
 	m->n_out = rlx_model_io_count(o->model, RLX_IO_OUTPUT);
 	if (m->n_in > MODEL_IO_MAX || m->n_out > MODEL_IO_MAX || !m->n_out)

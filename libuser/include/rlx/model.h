@@ -28,14 +28,16 @@ struct rlx_runner;
  *        vocabulary], each of the texts seen from its begin to the row's token, weights in
  *        blocks of rlx/scheme.h staying packed; a plan file (rlx/aot.h) without params and
  *        states, which runners run for the shapes that it is for, under no precision but its
- *        own, and whose graph cannot be compiled; or the folder of a BERT encoder
- *        (rlx/bert.h), whose inputs are
+ *        own, and whose graph cannot be compiled; the text form of a graph without states
+ *        (rlx_graph_print()), which is then as rlx_model_from_graph() makes it, and whose file is
+ *        read once; or the folder of a BERT encoder (rlx/bert.h), whose inputs are
  *        "input_ids" i64[batch, sequence], "lengths" i64[batch] and, where given,
  *        "token_type_ids", and its output "last_hidden_state". Kept mapped; must not be
  *        truncated while the model lives
  * Context: any thread; allocates, sleeps. Ownership: one reference is the
  * caller's. Return: RLX_ENOENT, RLX_EIO, RLX_EPARSE (no known format: the message lists
- * them and what the file begins with; else with the byte offset), RLX_ENOSUP, RLX_ENOMEM.
+ * them and what the file begins with; else with the byte offset, of a text with line and column),
+ * RLX_ENOSUP, RLX_ENOMEM, and of a text any status that rlx_graph_parse() gives.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_open(const char *path, struct rlx_model **out, struct rlx_error *err);
