@@ -80,7 +80,8 @@ enum rlx_status rlx_op_eval(const struct rlx_eval *given)
 		in = rlx_calloc(q.n_in, sizeof(*in));
 	if (!in)
 		return rlx_fail(q.err, RLX_ENOMEM, "%s: out of memory", q.def->name);
-	q.call = call_graph;
+	if (!q.call)
+		q.call = call_graph;
 	types.in = in;
 	for (i = 0; i < q.n_in; i++)
 		in[i] = q.in[i].type.dtype ? &q.in[i].type : NULL;
@@ -147,14 +148,17 @@ out_free:
 	return st;
 }
 
-/* Evaluate node @n with the tensors of its values at @t. */
-static enum rlx_status eval_node(const struct rlx_graph *g, uint32_t n,
-				 struct rlx_tensor *t, struct rlx_tensor *in,
-				 struct rlx_error *err)
+/* The evaluation of node @n with the tensors of its values at @t, but for its err. */
+static enum rlx_status take_node(const struct rlx_graph *g, uint32_t n,
+				 struct rlx_tensor *t, struct rlx_tensor *in, struct rlx_eval *q)
 {
 	const struct rlx_node *v = &g->node[n];
 	uint32_t i;
 
+	*q = (struct rlx_eval){
+		.err = q->err, .def = v->def, .args = v->args, .n_in = v->n_in, .in = in,
+		.n_out = v->n_out, .out = &t[v->out],
+	};
 	for (i = 0; i < v->n_in; i++)
 		in[i] = v->in[i] ? t[v->in[i]] : (struct rlx_tensor){ 0 };
 	for (i = 0; i < v->n_out; i++) {
@@ -163,13 +167,10 @@ static enum rlx_status eval_node(const struct rlx_graph *g, uint32_t n,
 		o->type = g->val[v->out + i].type;
 		o->data = rlx_aligned(64, (size_t)rlx_type_bytes(&o->type) + 1);
 		if (!o->data)
-			return rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
+			return rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory",
 					v->def->name);
 	}
-	return rlx_op_eval(&(struct rlx_eval){
-		.err = err, .def = v->def, .args = v->args, .n_in = v->n_in, .in = in,
-		.n_out = v->n_out, .out = &t[v->out],
-	});
+	return RLX_OK;
 }
 
 static void copy_outputs(const struct rlx_graph *g, const struct rlx_tensor *t,
@@ -189,7 +190,15 @@ enum rlx_status rlx_graph_eval(const struct rlx_graph *g,
 			       const struct rlx_tensor *in,
 			       struct rlx_tensor *out, struct rlx_error *err)
 {
+	return rlx_graph_eval_by(g, in, out, NULL, NULL, err);
+}
+
+enum rlx_status rlx_graph_eval_by(const struct rlx_graph *g, const struct rlx_tensor *in,
+				  struct rlx_tensor *out, rlx_eval_node *by, void *ctx,
+				  struct rlx_error *err)
+{
 	struct rlx_tensor *t = rlx_calloc(g->n_val, sizeof(*t)), *args;
+	struct rlx_eval q = { .err = err };
 	enum rlx_status st = RLX_OK;
 	uint32_t n, i, most = 1;
 
@@ -210,7 +219,9 @@ enum rlx_status rlx_graph_eval(const struct rlx_graph *g,
 				      "graph '%s': a graph evaluated here cannot have params",
 				      g->name);
 		else
-			st = eval_node(g, n, t, args, err);
+			st = take_node(g, n, t, args, &q);
+		if (!st)
+			st = by ? by(ctx, g, n, &q) : rlx_op_eval(&q);
 	}
 	if (!st)
 		copy_outputs(g, t, out);

@@ -15,6 +15,16 @@ enum rlx_status rlx_graph_eval(const struct rlx_graph *g,
 			       const struct rlx_tensor *in,
 			       struct rlx_tensor *out, struct rlx_error *err);
 
+/*
+ * The same, with @by instead of rlx_op_eval() for each node of @g but its inputs; what it returns
+ * ends the evaluation if it is not RLX_OK. NULL: that.
+ */
+typedef enum rlx_status rlx_eval_node(void *ctx, const struct rlx_graph *g, uint32_t n,
+				      const struct rlx_eval *q);
+enum rlx_status rlx_graph_eval_by(const struct rlx_graph *g, const struct rlx_tensor *in,
+				  struct rlx_tensor *out, rlx_eval_node *by, void *ctx,
+				  struct rlx_error *err);
+
 /* The sum of an all_reduce step over @ranks, which @c must have. */
 static inline enum rlx_status rlx_collective_reduce(const struct rlx_collective *c, int32_t ranks,
 						    const struct rlx_reduction *r,

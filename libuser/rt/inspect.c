@@ -6,19 +6,8 @@
 #include "base/alloc.h"
 #include "ir/element.h"
 #include "pass/rewrite.h"
-#include "rlx/inspect.h"
-#include "rt/rt.h"
+#include "rt/inspect.h"
 #include "rt/session.h"
-
-struct rlx_inspection {
-	struct rlx_program		 *of;		/* has the graph, its names and constants */
-	struct rlx_session		 *s;		/* ran with all values as outputs */
-	struct rlx_inspected		 *v;		/* by value id, [0] is unused */
-	uint32_t			  n;
-	const struct rlx_inspected	**in;
-	void				**state;	/* what states held; by their index */
-	unsigned int			  n_state;
-};
 
 static enum rlx_status no_memory(struct rlx_error *err)
 {
@@ -133,7 +122,18 @@ static enum rlx_status copy_states(struct rlx_inspection *a, struct rlx_session 
 
 /* ---- what the values are ---- */
 
-static void look(struct rlx_inspected *v)
+struct rlx_inspected rlx_inspected_of(const struct rlx_graph *g, uint32_t id)
+{
+	const struct rlx_node *n = rlx_node_of(g, id);
+
+	return (struct rlx_inspected){
+		.id = id, .op = n->def->name, .file = n->file, .line = n->line,
+		.type = g->val[id].type, .count = rlx_type_count(&g->val[id].type),
+		.first_nan = -1, .first_inf = -1, .n_in = n->n_in,
+	};
+}
+
+void rlx_inspected_look(struct rlx_inspected *v)
 {
 	struct rlx_tensor t = { v->type, (void *)(uintptr_t)v->data };
 	bool is_complex = t.type.dtype == RLX_C64, any = false;
@@ -196,11 +196,8 @@ static enum rlx_status describe(struct rlx_inspection *a, struct rlx_error *err)
 	for (i = 1; i < g->n_val; i++) {
 		const struct rlx_node *n = rlx_node_of(g, i);
 
-		a->v[i] = (struct rlx_inspected){
-			.id = i, .op = n->def->name, .file = n->file, .line = n->line,
-			.type = g->val[i].type, .count = rlx_type_count(&g->val[i].type),
-			.first_nan = -1, .first_inf = -1, .in = in, .n_in = n->n_in,
-		};
+		a->v[i] = rlx_inspected_of(g, i);
+		a->v[i].in = in;
 		for (k = 0; k < n->n_in; k++)
 			*in++ = n->in[k] ? &a->v[n->in[k]] : NULL;
 		if (n->def->index == RLX_OP_constant)
@@ -213,7 +210,7 @@ static enum rlx_status describe(struct rlx_inspection *a, struct rlx_error *err)
 	see_leaves(a, RLX_IO_PARAM);
 	see_leaves(a, RLX_IO_STATE);
 	for (i = 1; i < g->n_val; i++)
-		look(&a->v[i]);
+		rlx_inspected_look(&a->v[i]);
 	return RLX_OK;
 }
 
@@ -267,6 +264,7 @@ void rlx_inspection_free(struct rlx_inspection *a)
 	rlx_free(a->state);
 	rlx_free(a->v);
 	rlx_free(a->in);
+	rlx_bump_fini(&a->bump);
 	rlx_free(a);
 }
 
@@ -281,7 +279,7 @@ const struct rlx_inspected *rlx_inspection_first_bad(const struct rlx_inspection
 	uint32_t i;
 
 	for (i = 1; a && i < a->n; i++)
-		if (a->v[i].nan || (flags & RLX_INSPECT_INF && a->v[i].inf))
+		if (rlx_inspected_is_bad(&a->v[i], flags))
 			return &a->v[i];
 	return NULL;
 }

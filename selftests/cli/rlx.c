@@ -195,6 +195,21 @@ TEST(run_finds_nan)
 	     "2, the first is element 0");
 	ENDS(RLX("run", "log.rlx", "--nan", "--input", "x=const:2", "--device", "ref"), 1, out,
 	     "computed_of");
+	ENDS(RLX("run", "log.rlx", "--nan", "--no-fuse", "--input", "x=const:2", "--json"), 1, out,
+	     "\"values\": 1");
+	ENDS(RLX("run", "log.rlx", "--nan", "--no-fuse", "--input", "x=const:2"), 1, out,
+	     "softmax f32[2]");
+	ENDS(RLX("run", "log.rlx", "--values", "2", "--at", "1", "--no-fuse", "--input",
+		 "x=const:3"), 0, out, "%2[1]                  -3");
+	ENDS(RLX("run", "log.rlx", "--at", "1"), 2, err, "give both");
+	cli_write("loop.rlx", "graph \"loop\" { %1 = input(name=\"s\", type=f32[2]) "
+		  "%2, %3 = scan(body_g=graph \"step\" { %1 = input(name=\"s\", type=f32[2]) "
+		  "%2 = neg(x=%1) %3 = log(x=%2) return \"s\"=%2, \"y\"=%3 }, "
+		  "n_carry=1, length=3, xs=[%1]) return \"y\"=%3 }");
+	ENDS(RLX("run", "loop.rlx", "--nan", "--input", "s=const:-2"), 1, out, "inside_1");
+	ENDS(RLX("run", "loop.rlx", "--nan", "--input", "s=const:-2"), 1, out, "log f32[2]");
+	ENDS(RLX("run", "loop.rlx", "--nan", "--input", "s=const:-2", "--json"), 1, out,
+	     "\"iteration\": 1");
 }
 
 TEST(random_inputs_have_a_seed)

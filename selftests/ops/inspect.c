@@ -205,6 +205,194 @@ TEST(dtypes)
 	on_each(dtypes_on);
 }
 
+/* ---- bodies of control flow ---- */
+
+enum { STEPS = 5 };
+
+static unsigned int inner_line;
+
+/* (v) -> v, or log(v) */
+static struct rlx_graph *branch(bool log)
+{
+	struct rlx_graph *g = rlx_graph_new("branch");
+	rlx_value v = rlx_input(g, "v", rlx_type(RLX_F32, 2));
+
+	if (log) {
+		inner_line = __LINE__ + 1;
+		v = rlx_emit(g, log, .x = v);
+	}
+	rlx_output(g, "out", v);
+	CHECK(!rlx_graph_finish(g));
+	return g;
+}
+
+/* s -= x; y = log(s), or, if @nested, that where s[0] is below 0, and else s */
+static struct rlx_graph *countdown(bool nested)
+{
+	struct rlx_graph *b = rlx_graph_new("step"), *g = rlx_graph_new("countdown"), *part[2];
+	struct rlx_type t = rlx_type(RLX_F32, 2);
+	rlx_value s = rlx_input(b, "s", t), x = rlx_input(b, "x", t), y, xs[2];
+
+	s = rlx_emit(b, sub, .a = s, .b = x);
+	if (nested) {
+		part[0] = branch(true);
+		part[1] = branch(false);
+		y = rlx_emit(b, slice, .x = s, .axes = RLX_INTS(0), .starts = RLX_INTS(0),
+			     .ends = RLX_INTS(1));
+		y = rlx_emit(b, lt, .a = y, .b = rlx_scalar_const(b, RLX_F32, 0));
+		y = rlx_emit(b, if, .pred = y, .then_g = part[0], .else_g = part[1],
+			     .xs = RLX_VALUES(s));
+		rlx_graph_put(part[0]);
+		rlx_graph_put(part[1]);
+	} else {
+		inner_line = __LINE__ + 1;
+		y = rlx_emit(b, log, .x = s);
+	}
+	rlx_output(b, "s", s);
+	rlx_output(b, "y", y);
+	CHECKF(!rlx_graph_finish(b), "%s", rlx_graph_error(b)->text);
+	xs[0] = rlx_input(g, "s", t);
+	xs[1] = rlx_input(g, "x", rlx_type(RLX_F32, STEPS, 2));
+	y = rlx_emit(g, scan, .body_g = b, .n_carry = 1, .n_xs = 1, .length = STEPS,
+		     .xs = { xs, 2 });
+	rlx_graph_put(b);
+	rlx_output(g, "last", y);
+	rlx_output(g, "y", rlx_emit(g, neg, .x = rlx_out(g, y, 1)));
+	return g;
+}
+
+static struct rlx_session *counting(bool nested, const char *device)
+{
+	static const float from[2] = { 3, 9 }, one[2 * STEPS] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	struct rlx_session *s = session(countdown(nested), device);
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "s", rlx_type(RLX_F32, 2), from), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, STEPS, 2), one), 0);
+	return s;
+}
+
+static const struct rlx_inspected *inside(struct rlx_inspection *a, const struct rlx_inspected *v,
+					  uint32_t flags, int64_t iteration)
+{
+	const struct rlx_inspected *in = (void *)1;
+	struct rlx_error err = { 0 };
+	int64_t at = -1;
+
+	CHECKF(!rlx_inspection_inside(a, v, flags, &in, &at, &err), "%s", err.text);
+	CHECKF(at == iteration, "iteration %lld, not %lld", (long long)at, (long long)iteration);
+	return in;
+}
+
+static void bodies_on(const char *device)
+{
+	struct rlx_session *s = counting(false, device);
+	struct rlx_inspection *a = inspect(s);
+	const struct rlx_inspected *v = rlx_inspection_first_bad(a, 0), *in;
+
+	CHECK(v && !strcmp(v->op, "scan") && v->nan == 2);
+	in = inside(a, v, 0, 3);	/* 3 - 4 is the first below 0 */
+	CHECK(in && !strcmp(in->op, "log") && in->line == inner_line && !in->name);
+	CHECK(in->count == 2 && in->nan == 1 && in->first_nan == 0 && !in->inf);
+	CHECK(in->n_in == 1 && !strcmp(in->in[0]->op, "sub") && in->in[0]->min == -1 &&
+	      in->in[0]->max == 5 && ((const float *)in->in[0]->data)[1] == 5);
+	CHECK(!inside(a, in, 0, 0));	/* is no control flow */
+	in = inside(a, v, RLX_INSPECT_INF, 2);
+	CHECK(in && in->inf == 1 && in->first_inf == 0 && !in->nan);
+	CHECK(!inside(a, rlx_inspection_at(a, 0), 0, 0));
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+}
+
+static void nested_on(const char *device)
+{
+	struct rlx_session *s = counting(true, device);
+	struct rlx_inspection *a = inspect(s);
+	const struct rlx_inspected *v = rlx_inspection_first_bad(a, 0), *in;
+
+	CHECK(v && !strcmp(v->op, "scan"));
+	v = inside(a, v, 0, 3);
+	CHECK(v && !strcmp(v->op, "if") && v->nan == 1);
+	in = inside(a, v, 0, 0);
+	CHECK(in && !strcmp(in->op, "log") && in->line == inner_line);
+	CHECK(in->n_in == 1 && !strcmp(in->in[0]->name, "v") && in->in[0]->min == -1);
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+}
+
+/* v -= 2 while below 9 in all: which is so at once. */
+static void loop_on(const char *device)
+{
+	struct rlx_graph *g = rlx_graph_new("loop"), *c = rlx_graph_new("cond");
+	struct rlx_graph *b = rlx_graph_new("body");
+	struct rlx_type t = rlx_type(RLX_F32, 1);
+	struct rlx_inspection *a;
+	const struct rlx_inspected *v;
+	struct rlx_session *s;
+	float x = 6;
+
+	rlx_output(c, "go", rlx_emit(c, lt, .a = rlx_input(c, "v", t),
+				     .b = rlx_scalar_const(c, RLX_F32, 9)));
+	rlx_output(b, "v", rlx_emit(b, sqrt, .x = rlx_emit(b, sub, .a = rlx_input(b, "v", t),
+							   .b = rlx_scalar_const(b, RLX_F32, 2))));
+	CHECK(!rlx_graph_finish(c) && !rlx_graph_finish(b));
+	rlx_output(g, "y", rlx_emit(g, while, .cond_g = c, .body_g = b, .n_carry = 1,
+				    .xs = RLX_VALUES(rlx_input(g, "x", t))));
+	rlx_graph_put(c);
+	rlx_graph_put(b);
+	s = session(g, device);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, &x), 0);
+	a = inspect(s);		/* 6, 2, 0, sqrt(-2); what is NaN is below nothing */
+	v = rlx_inspection_first_bad(a, 0);
+	CHECK(v && !strcmp(v->op, "while"));
+	v = inside(a, v, 0, 2);
+	CHECK(v && !strcmp(v->op, "sqrt") && v->in[0]->min == -2);
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+}
+
+TEST(r164_bodies)
+{
+	on_each(bodies_on);
+	on_each(nested_on);
+	on_each(loop_on);
+}
+
+static enum rlx_status look_inside(void *s)
+{
+	struct rlx_inspection *a = NULL;
+	const struct rlx_inspected *in;
+	enum rlx_status st = rlx_session_inspect(s, &a, NULL);
+	int64_t at;
+
+	if (!st)
+		st = rlx_inspection_inside(a, rlx_inspection_first_bad(a, 0), 0, &in, &at, NULL);
+	if (!st)
+		st = rlx_inspection_inside(a, in, 0, &in, &at, NULL);
+	CHECK(st || (in && at == 0 && !strcmp(in->op, "log")));
+	rlx_inspection_free(a);
+	return st;
+}
+
+TEST(r164_bodies_without_memory)
+{
+	struct rlx_session *s = counting(true, "cpu");
+	const struct rlx_inspected stranger = { .id = 1 }, *in;
+	struct rlx_inspection *a = inspect(s);
+	struct rlx_error err = { 0 };
+	int64_t at;
+
+	CHECK_EQ(look_inside(s), 0);
+	CHECK(rlx_oom_sweep(look_inside, s) > 50);
+	CHECK_EQ(rlx_inspection_inside(a, &stranger, 0, &in, &at, &err), RLX_EINVAL);
+	CHECK(strstr(err.text, "of this inspection"));
+	CHECK_EQ(rlx_inspection_inside(a, NULL, 0, &in, &at, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_inspection_inside(NULL, &stranger, 0, &in, &at, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_inspection_inside(a, rlx_inspection_at(a, 0), 0, NULL, &at, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_inspection_inside(a, rlx_inspection_at(a, 0), 0, &in, NULL, NULL), RLX_EINVAL);
+	rlx_inspection_free(a);
+	rlx_session_free(s);
+}
+
 static enum rlx_status once(void *s)
 {
 	struct rlx_inspection *a = NULL;

@@ -13,7 +13,7 @@ struct run_args {
 	struct subject_args	m;
 	struct arg_list		output, expect;
 	double			rtol, atol;
-	uint64_t		repeat, values;
+	uint64_t		repeat, values, at;
 	bool			json, nan;
 };
 
@@ -228,6 +228,11 @@ static void value_text(const struct rlx_inspected *v, char *text, size_t size)
 		 (long long)v->nonzero, (long long)v->count, file);
 }
 
+static bool is_bad(const struct rlx_inspected *v, uint32_t flags)
+{
+	return v->nan || (flags & RLX_INSPECT_INF && v->inf);
+}
+
 /* Element @at, and how often there is its like. */
 static void put_bad(struct out *o, const char *key, int64_t n, int64_t at)
 {
@@ -249,28 +254,93 @@ static void put_value(struct out *o, const struct rlx_inspected *v)
 	out_named(o, key, text);
 }
 
-/* The first value that is NaN or infinite, and what its op took. */
-static int put_first_bad(struct out *o, const struct rlx_inspection *all)
+/* The first values of all, and element @at of each that has so many. */
+static void put_values(struct out *o, const struct rlx_inspection *all, const struct run_args *a)
 {
-	const struct rlx_inspected *v = rlx_inspection_first_bad(all, 0);
-	unsigned int i, k;
+	const struct rlx_inspected *v;
+	char key[32], text[64];
+	unsigned int i;
 
-	v = v ? v : rlx_inspection_first_bad(all, RLX_INSPECT_INF);
-	out_section(o, "first_bad");
-	if (!v)
-		out_str(o, "none", "all values are finite");
-	else
+	out_section(o, "values");
+	for (i = 0; i < a->values && (v = rlx_inspection_at(all, i)); i++) {
+		struct rlx_tensor t = { v->type, (void *)(uintptr_t)v->data };
+
 		put_value(o, v);
-	if (v)
-		put_bad(o, "nan", v->nan, v->first_nan);
-	if (v)
-		put_bad(o, "inf", v->inf, v->first_inf);
+		if (!v->data || a->at >= (uint64_t)v->count)
+			continue;
+		snprintf(key, sizeof(key), "%%%u[%llu]", v->id, (unsigned long long)a->at);
+		snprintf(text, sizeof(text), "%.9g", el_get(&t, (int64_t)a->at));
+		out_named(o, key, text);
+	}
 	out_section_end(o);
-	if (!v)
+}
+
+/* Bad values computed of bad ones, behind the first, which is @v. A few are told. */
+static void put_heirs(struct out *o, const struct rlx_inspection *all,
+		      const struct rlx_inspected *v, uint32_t flags)
+{
+	enum { MOST = 3 };
+	const struct rlx_inspected *w;
+	unsigned int i, k;
+	int64_t n = 0;
+
+	out_section(o, "passed_on_to");
+	for (i = v->id; (w = rlx_inspection_at(all, i)); i++) {
+		for (k = 0; k < w->n_in && !(w->in[k] && is_bad(w->in[k], flags)); k++)
+			;
+		if (k < w->n_in && is_bad(w, flags) && n++ < MOST)
+			put_value(o, w);
+	}
+	out_int(o, "values", n);
+	out_section_end(o);
+}
+
+/* A bad value in section @name; of a body, in which of its calls. */
+static void put_bad_value(struct out *o, const char *name, const struct rlx_inspected *v,
+			  int64_t iteration)
+{
+	out_section(o, name);
+	put_value(o, v);
+	put_bad(o, "nan", v->nan, v->first_nan);
+	put_bad(o, "inf", v->inf, v->first_inf);
+	if (iteration >= 0)
+		out_int(o, "iteration", iteration);
+	out_section_end(o);
+}
+
+/*
+ * The first value that is NaN or infinite, where that comes from in bodies of control flow, and
+ * what its op took.
+ */
+static int put_first_bad(struct out *o, struct rlx_inspection *all)
+{
+	const struct rlx_inspected *v = rlx_inspection_first_bad(all, 0), *in;
+	uint32_t flags = v ? 0 : RLX_INSPECT_INF;
+	struct rlx_error err = { 0 };
+	unsigned int depth, i, k;
+	int64_t iteration;
+	char name[24];
+
+	v = v ? v : rlx_inspection_first_bad(all, flags);
+	if (!v) {
+		out_section(o, "first_bad");
+		out_str(o, "none", "all values are finite");
+		out_section_end(o);
 		return TOOL_OK;
+	}
+	put_bad_value(o, "first_bad", v, -1);
+	put_heirs(o, all, v, flags);
+	for (depth = 1;; depth++, v = in) {
+		if (rlx_inspection_inside(all, v, flags, &in, &iteration, &err))
+			return tool_fail("run", TOOL_FAILED, "%s", err.text);
+		if (!in)
+			break;
+		snprintf(name, sizeof(name), "inside_%u", depth);
+		put_bad_value(o, name, in, iteration);
+	}
 	out_section(o, "computed_of");
 	for (k = 0; k < v->n_in; k++) {
-		for (i = 0; i < k && v->in[i] != v->in[k]; i++)
+		for (i = 0; i < k && (!v->in[i] || !v->in[k] || v->in[i]->id != v->in[k]->id); i++)
 			;
 		if (v->in[k] && i == k)		/* each once, as names in JSON are */
 			put_value(o, v->in[k]);
@@ -281,10 +351,8 @@ static int put_first_bad(struct out *o, const struct rlx_inspection *all)
 
 static int inspect(const struct subject *s, const struct run_args *a, struct out *o)
 {
-	const struct rlx_inspected *v;
 	struct rlx_inspection *all;
 	struct rlx_error err = { 0 };
-	unsigned int i;
 	int rc = TOOL_OK;
 
 	if (!a->nan && !a->values)
@@ -296,11 +364,7 @@ static int inspect(const struct subject *s, const struct run_args *a, struct out
 	if (rlx_session_inspect(s->session, &all, &err))
 		return tool_fail("run", TOOL_FAILED, "%s", err.text);
 	if (a->values)
-		out_section(o, "values");
-	for (i = 0; i < a->values && (v = rlx_inspection_at(all, i)); i++)
-		put_value(o, v);
-	if (a->values)
-		out_section_end(o);
+		put_values(o, all, a);
 	if (a->nan)
 		rc = put_first_bad(o, all);
 	rlx_inspection_free(all);
@@ -349,7 +413,8 @@ static int run(struct subject *s, const struct run_args *a)
 
 int cmd_run(int argc, char **argv)
 {
-	struct run_args a = { .m = { .seed = 1 }, .rtol = 1e-4, .atol = 1e-5, .repeat = 1 };
+	struct run_args a = { .m = { .seed = 1 }, .rtol = 1e-4, .atol = 1e-5, .repeat = 1,
+			      .at = UINT64_MAX };
 	struct arg_list rest = { 0 };
 	const struct arg arg[] = {
 		SUBJECT_ARGS(&a.m),
@@ -359,8 +424,9 @@ int cmd_run(int argc, char **argv)
 		{ "rtol", ARG_NUM, &a.rtol, "X", "allowed: atol + rtol |expected| (1e-4)" },
 		{ "atol", ARG_NUM, &a.atol, "X", "(1e-5)" },
 		{ "nan", ARG_FLAG, &a.nan, NULL,
-		  "the first value with NaN, or else infinity: its op and inputs" },
+		  "the first value with NaN, or else infinity: its op and inputs, in bodies too" },
 		{ "values", ARG_UINT, &a.values, "N", "tell of the first N values (rlx dump)" },
+		{ "at", ARG_UINT, &a.at, "I", "and element I of each, by their order in memory" },
 		{ "repeat", ARG_UINT, &a.repeat, "N", "runs; the best time is told (1)" },
 		{ "json", ARG_FLAG, &a.json, NULL, "print JSON" },
 	};
@@ -376,6 +442,9 @@ int cmd_run(int argc, char **argv)
 		goto out_free;
 	if (!a.repeat)
 		rc = tool_fail("run", TOOL_USAGE, "--repeat must be at least 1");
+	if (a.at != UINT64_MAX && !a.values)
+		rc = tool_fail("run", TOOL_USAGE, "--at is an element of the values that --values "
+			       "N tells of: give both");
 	rc = rc ? rc : subject_open(&s, "run", rest.v[0]);
 	rc = rc ? rc : subject_inputs(&s, &a.m);
 	rc = rc ? rc : subject_compile(&s, &a.m, (struct rlx_compile_opts){ 0 });

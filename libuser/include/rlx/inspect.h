@@ -54,9 +54,10 @@ struct rlx_inspected {
  *
  * The program's graph, as it is after the passes, is run once more on what @s is bound to, on
  * the same device, with every value kept; so it takes memory for all of them, and what a run
- * computes in one launch is computed in several, which may round otherwise. Values inside the
- * bodies of control flow, and inside fused ops, are not seen. All rows are computed, whatever
- * rlx_session_extent() says. Without a collective of its own: rlx_session_collective().
+ * computes in one launch is computed in several, which may round otherwise. Values inside
+ * fused ops are not seen, those in the bodies of control flow by rlx_inspection_inside(). All
+ * rows are computed, whatever rlx_session_extent() says. Without a collective of its own:
+ * rlx_session_collective().
  *
  * Context: as rlx_compile() and rlx_session_run(); the session must not run meanwhile.
  * Ownership: rlx_inspection_free(). Return: what these two return; RLX_EINVAL (an input or param
@@ -79,6 +80,26 @@ enum rlx_inspect_flags {
 };
 RLX_EXPORT const struct rlx_inspected *
 rlx_inspection_first_bad(const struct rlx_inspection *a, uint32_t flags);
+
+/**
+ * rlx_inspection_inside - the first bad value in the bodies of a value's op.
+ * @v:         of @a: what control flow (if, while, scan, call) gave, as rlx_inspection_first_bad()
+ *             or this function found it; control flow in bodies is asked about in turn
+ * @flags:     as there
+ * @out:       a value of a body, computed of @in as there, whose own inputs are not told; NULL: the
+ *             op is no control flow, or no value in its bodies is bad. @id is its number in the
+ *             text of its body, @name that of an input of the body
+ * @iteration: how often the body had been called before, by the op's evaluation
+ *
+ * The op is evaluated on the host, on the values that it took, by the reference evaluator up to
+ * that value; so it may take long, and may round otherwise than the device.
+ * Context: one thread at a time; allocates. Ownership: *@out lives as long as @a. Return:
+ * RLX_EINVAL, RLX_ENOMEM, RLX_ENOSUP (contents of a constant that a plan file left out), or what
+ * an op of a body says of its input.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_inspection_inside(struct rlx_inspection *a, const struct rlx_inspected *v, uint32_t flags,
+		      const struct rlx_inspected **out, int64_t *iteration, struct rlx_error *err);
 
 #ifdef __cplusplus
 }
