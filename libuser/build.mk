@@ -48,8 +48,9 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	libuser/io/formats/npy.c \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
-	$(patsubst %,libuser/rt/%.c,body clone compile experts inside inspect policy quant registry) \
-	$(patsubst %,libuser/rt/%.c,program resident slot states store trace view) \
+	$(patsubst %,libuser/rt/%.c,body cache clone compile experts inside inspect policy quant) \
+	$(patsubst %,libuser/rt/%.c,program registry resident slot states store support) \
+	$(patsubst %,libuser/rt/%.c,trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
 	backends/common/support.c backends/cpu/prepared.c \
 	$(wildcard backends/pjrt/emit*.c) \

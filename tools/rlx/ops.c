@@ -15,13 +15,11 @@
 
 enum { MAX_SAMPLES = 400 };
 
-enum ran { RAN_NOT, RAN_HOST, RAN_EXPANDED, RAN_WIDENED, RAN_NATIVE };
-
 /* What the samples' floats become. */
 static const enum rlx_dtype reals[] = { RLX_F32, RLX_F64, RLX_F16, RLX_BF16 };
 
 struct tally {
-	unsigned int	samples, by[RAN_NATIVE + 1];
+	unsigned int	samples, by[RLX_SUPPORT_NATIVE + 1];
 	struct rlx_error why;		/* the first on the host, asked to be native */
 };
 
@@ -69,49 +67,18 @@ static struct rlx_graph *graph_of(const struct rlx_op_def *def, const struct rlx
 	return g;
 }
 
-/* Does the op take @real as it is, in the program's graph? Else it has become wider. */
-static bool takes(const struct rlx_graph *g, const struct rlx_node *n, enum rlx_dtype real)
+/* @why is set if the op is the host's and nobody told why before. */
+static enum rlx_support ask(struct rlx_graph *g, const char *device, struct rlx_error *why)
 {
-	bool narrow = false, wide = false;
-	uint32_t k;
+	enum rlx_support by = RLX_SUPPORT_NONE;
+	struct rlx_error e = { 0 };
 
-	for (k = 0; k < n->n_in; k++) {
-		enum rlx_dtype dt = n->in[k] ? g->val[n->in[k]].type.dtype : RLX_BOOL;
-
-		narrow = narrow || dt == real;
-		wide = wide || (rlx_dtype_is_float(dt) && dt != real);
-	}
-	return narrow || !wide;
-}
-
-/* @why is set if a step is the host's and nobody told why before. */
-static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
-			const char *device, enum rlx_dtype real, struct rlx_error *why)
-{
-	struct rlx_compile_opts o = {
-		.size = sizeof(o), .device = device, .threads = 1,
-		.flags = RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY,
-	};
-	struct rlx_program_info info;
-	struct rlx_program *p;
-	const struct rlx_graph *left;
-	enum ran ran = RAN_EXPANDED;
-	uint32_t i;
-
-	if (rlx_graph_finish(g) || rlx_compile(g, &o, &p, NULL))
-		return RAN_NOT;
-	rlx_program_info(p, &info);
-	left = rlx_program_graph(p);
-	for (i = 0; i < left->n_node; i++)
-		if (left->node[i].def == def)
-			ran = takes(left, &left->node[i], real) ? RAN_NATIVE : RAN_WIDENED;
-	if (info.host)
-		ran = RAN_HOST;
-	rlx_program_put(p);
-	o.flags |= RLX_COMPILE_NATIVE;
-	if (ran == RAN_HOST && !why->status && !rlx_compile(g, &o, &p, why))
-		rlx_program_put(p);
-	return ran;
+	if (rlx_graph_finish(g) ||
+	    rlx_node_support(g, rlx_graph_io_value(g, RLX_IO_OUTPUT, 0), device, &by, &e))
+		return RLX_SUPPORT_NONE;
+	if (by == RLX_SUPPORT_HOST && !why->status)
+		*why = e;
+	return by;
 }
 
 /* With f32 as @real; false: there is nothing to exchange. */
@@ -129,18 +96,18 @@ static bool exchange(struct rlx_sample *s, enum rlx_dtype real)
 }
 
 /* The sample as who runs it, its weights as inputs or as constants. */
-static enum ran try_one(const struct rlx_op_def *def, const struct rlx_sample *s,
-			const char *device, enum rlx_dtype real, struct rlx_error *why)
+static enum rlx_support try_one(const struct rlx_op_def *def, const struct rlx_sample *s,
+				const char *device, struct rlx_error *why)
 {
 	struct rlx_graph *g = graph_of(def, s, false);
-	enum ran a = compile(def, g, device, real, why), b;
+	enum rlx_support a = ask(g, device, why), b;
 
 	rlx_graph_put(g);
-	if (a == RAN_NATIVE)
+	if (a == RLX_SUPPORT_NATIVE)
 		return a;
 	/* some take their weights only if they are known */
 	g = graph_of(def, s, true);
-	b = compile(def, g, device, real, why);
+	b = ask(g, device, why);
 	rlx_graph_put(g);
 	return b > a ? b : a;
 }
@@ -151,7 +118,7 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 	struct tally t = { 0 };
 	struct rlx_sample *s = rlx_calloc(1, sizeof(*s));
 	void *args = rlx_calloc(1, def->args_size + 1u);
-	enum ran ran;
+	enum rlx_support by;
 	unsigned int i;
 
 	for (i = 0; s && args && def->impl->sample && i < MAX_SAMPLES; i++) {
@@ -164,10 +131,10 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 			break;
 		}
 		if (exchange(s, real)) {
-			ran = try_one(def, s, device, real, &t.why);
-			t.by[ran]++;
+			by = try_one(def, s, device, &t.why);
+			t.by[by]++;
 			/* another dtype than f32 may be none of the op's */
-			t.samples += ran != RAN_NOT || real == RLX_F32;
+			t.samples += by != RLX_SUPPORT_NONE || real == RLX_F32;
 		}
 		sample_fini(s);
 	}
@@ -178,21 +145,22 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 
 static const char *verdict(const struct rlx_op_def *def, const struct tally *t, char buf[32])
 {
-	unsigned int here = t->by[RAN_NATIVE] + t->by[RAN_WIDENED] + t->by[RAN_EXPANDED];
+	unsigned int here = t->by[RLX_SUPPORT_NATIVE] + t->by[RLX_SUPPORT_WIDENED] +
+			    t->by[RLX_SUPPORT_EXPANDED];
 
 	if (def->traits & RLX_T_LEAF)
 		return "leaf";
 	if (!t->samples)
 		return def->impl->sample ? "" : "no samples";
-	if (t->by[RAN_NATIVE] == t->samples)
+	if (t->by[RLX_SUPPORT_NATIVE] == t->samples)
 		return "native";
-	if (t->by[RAN_WIDENED] && here == t->samples)
+	if (t->by[RLX_SUPPORT_WIDENED] && here == t->samples)
 		return "widened";
 	if (here == t->samples)
 		return "expanded";
-	if (t->by[RAN_HOST] == t->samples)
+	if (t->by[RLX_SUPPORT_HOST] == t->samples)
 		return "host";
-	if (t->by[RAN_NOT] == t->samples)
+	if (t->by[RLX_SUPPORT_NONE] == t->samples)
 		return "no";
 	snprintf(buf, 32, "%u of %u", here, t->samples);
 	return buf;
@@ -234,9 +202,10 @@ static void add_op(struct table *t, const struct rlx_op_def *def, const char *de
 		{ def->name }, { by[0] }, { by[1] }, { by[2] }, { by[3] },
 		{ def->impl->eval ? "own" : def->impl->expand ? "expanded" : "none" },
 		{ gradient(def) }, { def->doc },
-		{ NULL, n.samples }, { NULL, n.by[RAN_NATIVE] }, { NULL, n.by[RAN_WIDENED] },
-		{ NULL, n.by[RAN_EXPANDED] }, { NULL, n.by[RAN_HOST] },
-		{ NULL, n.by[RAN_NOT] }, { NULL, !!(def->traits & RLX_T_FUSED) },
+		{ NULL, n.samples }, { NULL, n.by[RLX_SUPPORT_NATIVE] },
+		{ NULL, n.by[RLX_SUPPORT_WIDENED] }, { NULL, n.by[RLX_SUPPORT_EXPANDED] },
+		{ NULL, n.by[RLX_SUPPORT_HOST] },
+		{ NULL, n.by[RLX_SUPPORT_NONE] }, { NULL, !!(def->traits & RLX_T_FUSED) },
 		{ n.why.status ? n.why.text : "" },
 	});
 }

@@ -123,6 +123,40 @@ RLX_EXPORT rlx_value rlx_emit_named(struct rlx_graph *g, const char *op,
 				    const struct rlx_op_arg *args, uint32_t n,
 				    const char *file, unsigned int line);
 
+/**
+ * enum rlx_support - who runs an op.
+ * @RLX_SUPPORT_NONE:     nobody: it is refused
+ * @RLX_SUPPORT_HOST:     the reference evaluator, which is slow, all of it or a part
+ * @RLX_SUPPORT_EXPANDED: kernels of the simpler ops that it stands for
+ * @RLX_SUPPORT_WIDENED:  a kernel for wider floats, to which what it takes is converted
+ * @RLX_SUPPORT_NATIVE:   a kernel, for the types that it has; or it is a leaf
+ */
+enum rlx_support {
+	RLX_SUPPORT_NONE,
+	RLX_SUPPORT_HOST,
+	RLX_SUPPORT_EXPANDED,
+	RLX_SUPPORT_WIDENED,
+	RLX_SUPPORT_NATIVE,
+};
+
+/**
+ * rlx_node_support - who runs the op of a value of a graph, with its types and arguments.
+ * @g:      finished, with sizes that are known
+ * @v:      any output of the op
+ * @device: as in struct rlx_compile_opts
+ * @why:    of HOST and NONE what there is no kernel for, though RLX_OK is returned; else a
+ *          failure's message. May be NULL
+ *
+ * The op is compiled by itself, without passes that fuse or simplify: constants that it takes are
+ * constants, as some kernels need to know weights. In a whole program passes may do better.
+ * Context: any thread; as rlx_compile(), which logs what the host runs; kernels of a GPU may be
+ * compiled for it. Return: RLX_EINVAL (not finished, sizes not known), RLX_ERANGE (no such value),
+ * RLX_ENODEV, RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_node_support(const struct rlx_graph *g, rlx_value v, const char *device,
+		 enum rlx_support *out, struct rlx_error *why);
+
 #ifdef __cplusplus
 }
 #endif
