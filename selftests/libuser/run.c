@@ -177,6 +177,27 @@ TEST(r005_clone_with_an_extent)
 	rlx_session_free(d);
 }
 
+TEST(r005_no_clone_of_a_session_that_runs)
+{
+	struct rlx_session *s = small_session("cpu"), *c;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = RLX_OK;
+	uint64_t point;
+	int i;
+
+	fill_and_check(s);
+	for (i = 0; i < 2000 && !st; i++) {
+		c = NULL;
+		CHECKF(!rlx_session_submit(s, &point), "%s", rlx_session_error(s)->text);
+		st = rlx_session_clone_with(s, RLX_CLONE_WANT, &c, &err);
+		CHECK(!c == !!st);
+		rlx_session_free(c);
+		CHECK_EQ(rlx_session_wait(s, point, -1), 0);
+	}
+	CHECKF(st == RLX_EBUSY && strstr(err.text, "is under way"), "%d: %s", st, err.text);
+	rlx_session_free(s);
+}
+
 TEST(submit_and_wait)
 {
 	struct rlx_session *s = small_session("cpu");
