@@ -48,9 +48,9 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	libuser/io/formats/npy.c \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
-	$(patsubst %,libuser/rt/%.c,body cache clone compile experts inside inspect policy quant) \
-	$(patsubst %,libuser/rt/%.c,program registry resident slot states store support) \
-	$(patsubst %,libuser/rt/%.c,trace view) \
+	$(patsubst %,libuser/rt/%.c,body cache clone compile content device_buffer experts inside) \
+	$(patsubst %,libuser/rt/%.c,inspect policy program quant registry resident slot states) \
+	$(patsubst %,libuser/rt/%.c,store support trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
 	backends/common/support.c backends/cpu/prepared.c \
 	$(wildcard backends/pjrt/emit*.c) \

@@ -334,7 +334,7 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 	struct gpu_range *old = s->range;
 	uint64_t at;
 
-	s->range = gpu_range_get(gpu_exec_device(x), a);
+	s->range = s->at ? NULL : gpu_range_get(gpu_exec_device(x), a);
 	gpu_range_put(gpu_exec_device(x), old);	/* after, so that it may be the same */
 	at = gpu_range_at(s->range, x->base.ptr[io->io][io->index]);
 	s->mapped = at && io->bytes <= GPU_MOST_MAPPED &&
@@ -344,6 +344,8 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 		*piece = (struct rlx_g_piece){ s->taken ? at : 0, x->stage + io->at, io->bytes };
 	/* in place only where tiles can be read from */
 	s->mapped = s->mapped && !s->taken && at % 16 == 0;
+	if (s->direct)
+		return s->at;
 	return s->mapped ? at : place_of(x, (uint32_t)(s - x->slot));
 }
 
@@ -395,6 +397,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 
 	if (!x->changed)
 		return RLX_OK;
+	gpu_take_buffers(x);
 	for (i = 0; i < c->n_io && !st; i++) {
 		const struct gpu_io *io = &c->io[i];
 		struct gpu_slot *s = &x->slot[i];
@@ -481,7 +484,9 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 		const struct gpu_io *io = &c->io[i];
 		struct gpu_slot *s = &x->slot[i];
 
-		if (!io->on_device || s->mapped || !io->bytes ||
+		if (s->at)
+			rc = gpu_stage_buffer(x, i, place_of(x, i));
+		if (s->at || !io->on_device || s->mapped || !io->bytes ||
 		    (s->persistent ? !s->fresh : is_here(x, i)))
 			continue;
 		if (!s->taken) {	/* else by the first launch */
@@ -514,11 +519,14 @@ static enum rlx_status fetch_outputs(struct gpu_exec *x)
 	for (i = c->first_io[RLX_IO_OUTPUT]; i < c->n_io && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
 
-		if (!io->out || x->slot[i].mapped || !io->bytes || gpu_skips(x, io->writer) ||
-		    x->slot[i].persistent)
+		if (!io->bytes || gpu_skips(x, io->writer) || x->slot[i].persistent)
 			continue;
 		/* rows that carry none are left as they are */
 		bytes = rlx_extent_of(&x->base, x->extent.leads, val_of(x, i), io->bytes);
+		if (x->slot[i].at)
+			rc = gpu_settle_buffer(x, i, bytes);
+		if (x->slot[i].at || !io->out || x->slot[i].mapped)
+			continue;
 		rc = d->api->copy_out(x->slot[i].host, x->stage + io->at, bytes, x->stream);
 		count_copy(x, &x->slot[i], bytes);
 		gpu_count_out(x, bytes);
@@ -689,7 +697,7 @@ static bool is_waited_for(const struct gpu_exec *x)
 		return true;
 	for (i = 0; i < c->n_io; i++)
 		if (c->io[i].io != RLX_IO_PARAM && c->io[i].on_device && c->io[i].bytes &&
-		    !x->slot[i].range)
+		    !x->slot[i].range && !x->slot[i].at)
 			return true;
 	return false;
 }

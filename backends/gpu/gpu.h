@@ -198,6 +198,8 @@ struct gpu_slot {
 	void			*host;
 	struct gpu_range	*range;		/* registered; NULL: pageable */
 	struct gpu_weight	*weight;	/* params */
+	uint64_t		 at;		/* bound in the device's memory; 0: in the host's */
+	bool			 direct;	/* and kernels use it there */
 	bool			 mapped;	/* kernels use host memory in place */
 	bool			 taken;		/* or its first one copies it */
 	bool			 changed;
@@ -368,6 +370,21 @@ struct gpu_range *gpu_range_get(struct gpu_device *d, struct rlx_arena *a);
 /* Device address of a byte of the arena; 0: kernels cannot use it in place. */
 uint64_t gpu_range_at(const struct gpu_range *r, const void *p);
 void gpu_range_put(struct gpu_device *d, struct gpu_range *r);
+
+/* buffer.c: see struct rlx_backend_memory */
+enum rlx_status gpu_buffer_new(struct rlx_device *dev, uint64_t bytes, uint64_t *out_at,
+			       struct rlx_error *err);
+void gpu_buffer_free(struct rlx_device *dev, uint64_t at);
+enum rlx_status gpu_buffer_copy(struct rlx_device *dev, uint64_t at, void *host, uint64_t bytes,
+				bool in, struct rlx_error *err);
+/* Some slot has changed: where all are on the device, and whether kernels may use that. */
+void gpu_take_buffers(struct gpu_exec *x);
+/*
+ * Of a slot that is bound there what a run begins with, to @place if kernels do not use it where
+ * it is; of an output what it ends with, @bytes of it. 0, or what the driver said.
+ */
+int gpu_stage_buffer(struct gpu_exec *x, uint32_t i, uint64_t place);
+int gpu_settle_buffer(struct gpu_exec *x, uint32_t i, uint64_t bytes);
 
 /* resident.c */
 extern const struct rlx_backend_memory gpu_memory;

@@ -336,6 +336,8 @@ static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
 		return x->work + at->offset;
 	slot = c->first_io[RLX_IO_OUTPUT] + at->index;	/* inputs never cross */
 	*shared = x->slot[slot].mapped || !c->io[slot].on_device;
+	if (x->slot[slot].direct)
+		return x->slot[slot].at + at->offset;
 	return x->stage + c->io[slot].at + at->offset;
 }
 

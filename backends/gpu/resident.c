@@ -277,4 +277,8 @@ static void put(struct rlx_device *dev, void *memory)
 	pthread_mutex_unlock(&d->lock);
 }
 
-const struct rlx_backend_memory gpu_memory = { .upload = upload, .share = share, .put = put };
+const struct rlx_backend_memory gpu_memory = {
+	.upload = upload, .share = share, .put = put,
+	.buffer_new = gpu_buffer_new, .buffer_free = gpu_buffer_free,
+	.buffer_copy = gpu_buffer_copy,
+};

@@ -46,6 +46,8 @@ struct rlx_arena {
 	uint64_t			 locked;
 	void				 (*release)(void *, void *, uint64_t);
 	void				*ctx;
+	/* DLDevice of memory that is a device's, and its addresses nothing to the CPU; else 0 */
+	int32_t				 dl_type, dl_id;
 	struct rlx_space		 space;
 	char				 why_pages[RLX_WHY];
 	char				 why_lock[RLX_WHY];

@@ -6,7 +6,7 @@
 #include "base/shape.h"
 #include "base/strided.h"
 #include "mem/arena.h"
-#include "rlx/dlpack.h"
+#include "mem/dlpack.h"
 
 /* The layout is an ABI of others: say so where it could drift. */
 _Static_assert(sizeof(struct rlx_dl_dtype) == 4, "DLDataType");
@@ -78,7 +78,20 @@ static enum rlx_status check_type(const struct rlx_dl_tensor *t,
 	return RLX_OK;
 }
 
-/* Checks all of @t; on success @user says where the bytes are, @view how they lie there. */
+enum rlx_status rlx_dl_check_reach(struct rlx_dl_device at, struct rlx_error *err)
+{
+	if (at.device_type != RLX_DL_CPU &&
+	    at.device_type != RLX_DL_CUDA_HOST &&
+	    at.device_type != RLX_DL_ROCM_HOST &&
+	    at.device_type != RLX_DL_CUDA_MANAGED)
+		return rlx_fail(err, RLX_ENOSUP,
+				"DLPack tensor on device type %d: only memory "
+				"the CPU reaches can be wrapped",
+				at.device_type);
+	return RLX_OK;
+}
+
+/* Checks @t but for its device; on success @user says where the bytes are, @view how they lie. */
 static enum rlx_status check(const struct rlx_dl_tensor *t, struct rlx_type *type,
 			     struct rlx_view *view, struct rlx_arena_user *user,
 			     struct rlx_error *err)
@@ -92,14 +105,6 @@ static enum rlx_status check(const struct rlx_dl_tensor *t, struct rlx_type *typ
 	*view = (struct rlx_view){ 0 };
 	if (st)
 		return st;
-	if (t->device.device_type != RLX_DL_CPU &&
-	    t->device.device_type != RLX_DL_CUDA_HOST &&
-	    t->device.device_type != RLX_DL_ROCM_HOST &&
-	    t->device.device_type != RLX_DL_CUDA_MANAGED)
-		return rlx_fail(err, RLX_ENOSUP,
-				"DLPack tensor on device type %d: only memory "
-				"the CPU reaches can be wrapped",
-				t->device.device_type);
 	bytes = rlx_type_bytes(type);
 	if (bytes < 0 ||
 	    __builtin_add_overflow((uintptr_t)t->data, t->byte_offset, &base))
@@ -153,6 +158,8 @@ static enum rlx_status import(const struct rlx_dl_tensor *t, struct rlx_arena_us
 	enum rlx_status st = check(t, type, out, user, err);
 
 	if (!st)
+		st = rlx_dl_check_reach(t->device, err);
+	if (!st)
 		st = rlx_arena_wrap(user, &out->buf.arena, err);
 	if (!st)
 		out->buf.bytes = rlx_type_bytes(type) ? user->size : 0;
@@ -171,52 +178,81 @@ enum rlx_status rlx_dl_import_view(struct rlx_dl_managed *dl, struct rlx_type *o
 	return import(&dl->tensor, &user, out_type, out, err);
 }
 
-enum rlx_status rlx_dl_import_view_versioned(struct rlx_dl_versioned *dl,
-					     struct rlx_type *out_type, struct rlx_view *out,
-					     struct rlx_error *err)
+static enum rlx_status versioned_user(struct rlx_dl_versioned *dl, struct rlx_arena_user *user,
+				      struct rlx_error *err)
 {
-	struct rlx_arena_user user = { .release = release_versioned, .ctx = dl };
-
-	if (out)
-		*out = (struct rlx_view){ 0 };
-	if (!dl || !out_type || !out)
-		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
 	/* Of another major version only the deleter's place is known. */
 	if (dl->version.major != 1)
 		return rlx_fail(err, RLX_ENOSUP, "DLPack version %u.%u: 1.x is "
 				"what we read", dl->version.major,
 				dl->version.minor);
-	if (dl->flags & RLX_DL_READ_ONLY)
-		user.flags = RLX_ARENA_RDONLY;
-	return import(&dl->tensor, &user, out_type, out, err);
+	*user = (struct rlx_arena_user){
+		.release = release_versioned, .ctx = dl,
+		.flags = dl->flags & RLX_DL_READ_ONLY ? RLX_ARENA_RDONLY : 0,
+	};
+	return RLX_OK;
 }
 
-/* Before @dl is ours: a failure leaves it the caller's. */
-static enum rlx_status need_dense(const struct rlx_dl_tensor *t, struct rlx_error *err)
+enum rlx_status rlx_dl_import_view_versioned(struct rlx_dl_versioned *dl,
+					     struct rlx_type *out_type, struct rlx_view *out,
+					     struct rlx_error *err)
 {
-	struct rlx_arena_user user = { 0 };
-	struct rlx_type type;
-	struct rlx_view v;
-	enum rlx_status st = check(t, &type, &v, &user, err);
+	struct rlx_arena_user user;
+	enum rlx_status st;
 
-	return st || rlx_strided_dense(&type, v.stride) ? st :
+	if (out)
+		*out = (struct rlx_view){ 0 };
+	if (!dl || !out_type || !out)
+		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
+	st = versioned_user(dl, &user, err);
+	return st ? st : import(&dl->tensor, &user, out_type, out, err);
+}
+
+enum rlx_status rlx_dl_look(struct rlx_dl_managed *plain, struct rlx_dl_versioned *versioned,
+			    struct rlx_type *type, struct rlx_arena_user *user,
+			    struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	struct rlx_view v;
+
+	if (!(plain || versioned) || !type)
+		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
+	*user = (struct rlx_arena_user){ .release = release_plain, .ctx = plain };
+	if (versioned)
+		st = versioned_user(versioned, user, err);
+	if (!st)
+		st = check(plain ? &plain->tensor : &versioned->tensor, type, &v, user, err);
+	return st || rlx_strided_dense(type, v.stride) ? st :
 	       rlx_fail(err, RLX_ENOSUP,
 			"DLPack tensor with gaps or not row-major: make it contiguous, or take "
 			"it by rlx_dl_import_view()");
+}
+
+/* After a failure it is still the caller's. */
+static enum rlx_status import_dense(struct rlx_dl_managed *plain,
+				    struct rlx_dl_versioned *versioned, struct rlx_type *type,
+				    struct rlx_buf *out, struct rlx_error *err)
+{
+	struct rlx_arena_user user;
+	enum rlx_status st;
+
+	if (out)
+		*out = (struct rlx_buf){ 0 };
+	st = rlx_dl_look(plain, versioned, out ? type : NULL, &user, err);
+	if (!st)
+		st = rlx_dl_check_reach((plain ? &plain->tensor : &versioned->tensor)->device, err);
+	if (!st)
+		st = rlx_arena_wrap(&user, &out->arena, err);
+	if (!st)
+		out->bytes = (uint64_t)rlx_type_bytes(type);
+	return st;
 }
 
 enum rlx_status rlx_dl_import(struct rlx_dl_managed *dl,
 			      struct rlx_type *out_type,
 			      struct rlx_buf *out_buf, struct rlx_error *err)
 {
-	enum rlx_status st = dl && out_type && out_buf ? need_dense(&dl->tensor, err) : RLX_OK;
-	struct rlx_view v = { 0 };
-
-	if (!st)
-		st = rlx_dl_import_view(dl, out_type, out_buf ? &v : NULL, err);
-	if (out_buf)
-		*out_buf = v.buf;
-	return st;
+	return import_dense(dl, NULL, out_type, out_buf, err);
 }
 
 enum rlx_status rlx_dl_import_versioned(struct rlx_dl_versioned *dl,
@@ -224,15 +260,7 @@ enum rlx_status rlx_dl_import_versioned(struct rlx_dl_versioned *dl,
 					struct rlx_buf *out_buf,
 					struct rlx_error *err)
 {
-	enum rlx_status st = dl && out_type && out_buf && dl->version.major == 1 ?
-			     need_dense(&dl->tensor, err) : RLX_OK;
-	struct rlx_view v = { 0 };
-
-	if (!st)
-		st = rlx_dl_import_view_versioned(dl, out_type, out_buf ? &v : NULL, err);
-	if (out_buf)
-		*out_buf = v.buf;
-	return st;
+	return import_dense(NULL, dl, out_type, out_buf, err);
 }
 
 /* What hangs on a lent tensor: one block with the structure itself in front. */
@@ -274,7 +302,7 @@ static void fill(struct lent *l, struct rlx_dl_tensor *t, struct rlx_buf buf,
 	}
 	*t = (struct rlx_dl_tensor){
 		.data = rlx_buf_ptr(buf),
-		.device = { RLX_DL_CPU, 0 },
+		.device = { buf.arena->dl_type ? : RLX_DL_CPU, buf.arena->dl_id },
 		.ndim = (int32_t)type->rank,
 		.dtype = dtypes[type->dtype],
 		.shape = l->shape,

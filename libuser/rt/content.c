@@ -71,6 +71,10 @@ static enum rlx_status where(struct rlx_session *s, enum rlx_io list, unsigned i
 	*out = 0;
 	if (!has_value(list, slot))
 		return RLX_OK;
+	if (slot->device) {
+		*out = RLX_WHERE_DEVICE;
+		return RLX_OK;
+	}
 	device = be->has && s->ptr[list][i] && be->has(s->exec, list, i);
 	if (device)
 		*out |= RLX_WHERE_DEVICE;

@@ -84,7 +84,7 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 	for (io = 0; io < 3; io++) {
 		n = rlx_slot_count(s, io);
 		s->slot[io] = rlx_calloc(n + 1, sizeof(*s->slot[io]));
-		s->ptr[io] = rlx_calloc(n + 1, sizeof(*s->ptr[io]));
+		s->ptr[io] = rlx_calloc(n + 1, sizeof(*s->ptr[io]) + sizeof(*s->exec->at[io]));
 		s->arenas[io] = rlx_calloc(n + 1, sizeof(*s->arenas[io]));
 		if (!s->slot[io] || !s->ptr[io] || !s->arenas[io])
 			goto out_no_memory;
@@ -102,6 +102,7 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 			s->slot[RLX_IO_INPUT][e->donated - 1].other = (int)i;
 		}
 		s->exec->ptr[io] = s->ptr[io];
+		s->exec->at[io] = (uint64_t *)(s->ptr[io] + n + 1);
 		s->exec->arena[io] = s->arenas[io];
 	}
 	return RLX_OK;

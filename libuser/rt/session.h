@@ -17,6 +17,8 @@ struct rlx_slot {
 	struct rlx_buf	 stage;		/* copy of an input that an output overlaps */
 	struct rlx_view	*view;		/* the caller's, copied from or to buf; NULL: none */
 	bool		 bound;		/* by the caller */
+	/* to the device's memory: buf's addresses are, and own is what the host has for it */
+	bool		 device;
 	bool		 filled;	/* an input or param that has a value */
 	bool		 staged;
 	bool		 stable;	/* an input, of which the caller tells when it changes */
@@ -56,7 +58,7 @@ struct rlx_session {
 	struct rlx_buf		 work;
 	bool			 work_given;	/* by the caller */
 	struct rlx_exec		*exec;
-	void			**ptr[3];	/* exec->ptr */
+	void			**ptr[3];	/* exec->ptr; behind them exec->at */
 	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */
 	/*
 	 * Which steps runs leave out, as exec->skip: those that no output needs of @want, by root
@@ -100,6 +102,9 @@ bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i
 bool rlx_slot_is_persistent(const struct rlx_session *s, enum rlx_io io, unsigned int i);
 enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
 			      struct rlx_buf buf);
+/* The same of memory of the device's own; not of a param, a state, or what is fed. */
+enum rlx_status rlx_slot_bind_device(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				     struct rlx_buf buf);
 void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i);
 /* content.c: what is in slot @i of @list may be another; the caller knows where it is. */
 void rlx_content_changed(struct rlx_session *s, enum rlx_io list, unsigned int i);

@@ -131,13 +131,20 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 	return RLX_OK;
 }
 
+/* Its buffer, as far as the host can follow the address. */
+static struct rlx_buf *host_buf(struct rlx_slot *slot)
+{
+	return slot->device ? &slot->own : &slot->buf;
+}
+
 void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
 
-	struct rlx_buf *b = slot->staged ? &slot->stage : &slot->buf;
+	struct rlx_buf *b = slot->staged ? &slot->stage : host_buf(slot);
 
 	s->ptr[io][i] = rlx_buf_ptr(*b);
+	s->exec->at[io][i] = slot->device ? (uintptr_t)rlx_buf_ptr(slot->buf) : 0;
 	s->arenas[io][i] = b->arena;
 	if (io == RLX_IO_PARAM)
 		rlx_skip_param_changed(s);
@@ -186,6 +193,8 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 					in->name, out->name);
 		hit = true;
 	}
+	if (in->device)		/* which sees to a copy, if one is needed */
+		return RLX_OK;
 	if (hit && s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"input '%s' shares its memory with an output, which takes "
@@ -270,8 +279,16 @@ bool rlx_slot_is_persistent(const struct rlx_session *s, enum rlx_io io, unsigne
 /* What of it is in the device's memory alone, into the buffer it has. */
 static enum rlx_status fetch(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
+	struct rlx_slot *slot = &s->slot[io][i];
 	enum rlx_status st;
 
+	if (slot->device) {
+		s->exec->moved.out++;
+		s->exec->moved.out_bytes += slot->bytes;
+		return s->p->dev->be->memory->buffer_copy(s->p->dev, s->exec->at[io][i],
+							  s->ptr[io][i], slot->bytes, false,
+							  &s->err);
+	}
 	if (!rlx_slot_is_persistent(s, io, i) || !s->ptr[io][i])
 		return RLX_OK;
 	st = s->p->dev->be->fetch(s->exec, io, i);
@@ -303,8 +320,8 @@ static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsign
 			s->slot[io][i].name, past, align, dev->be->name, rlx_dtype_name(dt));
 }
 
-enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
-			      struct rlx_buf buf)
+static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				 struct rlx_buf buf, bool device)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
 	uint64_t bytes = slot->bytes;
@@ -329,6 +346,7 @@ enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned in
 	rlx_slot_drop_view(slot);
 	slot->buf = buf;
 	slot->bound = true;
+	slot->device = device;
 	slot->filled = true;
 	slot->staged = false;
 	slot->stable = false;
@@ -338,6 +356,22 @@ enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned in
 	rlx_slot_apply(s, io, i);
 	rlx_slot_mirror(s, io, i);
 	return RLX_OK;
+}
+
+enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
+			      struct rlx_buf buf)
+{
+	return bind_slot(s, io, i, buf, false);
+}
+
+enum rlx_status rlx_slot_bind_device(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				     struct rlx_buf buf)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+	enum rlx_status st;
+
+	st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
+	return st ? st : bind_slot(s, io, i, buf, true);
 }
 
 enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
@@ -369,7 +403,8 @@ void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	slot->staged = false;
 	slot->stable = false;
 	slot->computed = false;
-	slot->filled = slot->own.arena;
+	slot->filled = slot->own.arena && !slot->device;	/* whose value was not there */
+	slot->device = false;
 	slot->buf = slot->own;
 	s->ready = false;
 	if (!slot->own.arena)
@@ -392,6 +427,14 @@ enum rlx_status rlx_session_unbind(struct rlx_session *s)
 	return RLX_OK;
 }
 
+/* The session's own memory has the value from now on, no view and no memory of the device's. */
+static void drop_other(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	rlx_slot_drop_view(&s->slot[io][i]);
+	if (s->slot[io][i].device)
+		rlx_slot_unbind(s, io, i);
+}
+
 static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
@@ -399,7 +442,7 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 	if (rlx_slot_own(s, io, i) || fetch(s, io, i))
 		return (struct rlx_buf){ 0 };
 	if (io != RLX_IO_OUTPUT)	/* the caller writes it from now on */
-		rlx_slot_drop_view(slot);
+		drop_other(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;	/* the caller may write it now */
 		s->ready = false;
@@ -412,7 +455,7 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 	rlx_content_shown(s, io, i);
 	if (io == RLX_IO_INPUT)
 		rlx_content_changed(s, io, i);
-	return slot->buf;
+	return *host_buf(slot);
 }
 
 struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char *name)
@@ -436,7 +479,7 @@ static struct rlx_buf to_read(struct rlx_session *s, enum rlx_io io, unsigned in
 	if (fetch(s, io, i))
 		return (struct rlx_buf){ 0 };
 	rlx_content_shown(s, io, i);
-	return s->slot[io][i].buf;
+	return *host_buf(&s->slot[io][i]);
 }
 
 struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io, const char *name)
@@ -490,6 +533,8 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", rlx_slot_kind(s, io, i),
 				slot->name, data ? "outputs are not set" : "no data");
 	st = may_copy(s, io, i, &type);
+	if (!st)
+		drop_other(s, io, i);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
 			      rlx_slot_kind(s, io, i), slot->name);
@@ -497,7 +542,6 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 		st = rlx_slot_own(s, io, i);
 	if (st)
 		return st;
-	rlx_slot_drop_view(slot);
 	if (copy_in(s, io, i, type, data))
 		rlx_content_changed(s, io, i);
 	/* a device holds what was there */
@@ -544,7 +588,7 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	if (!st)
 		st = fetch(s, io, i);
 	if (!st)
-		rlx_convert(type, data, *slot->type, rlx_buf_ptr(slot->buf));
+		rlx_convert(type, data, *slot->type, rlx_buf_ptr(*host_buf(slot)));
 	return st;
 }
 
@@ -597,7 +641,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 				(long long)n, output, (unsigned long long)want, bytes);
 	if (fetch(s, RLX_IO_OUTPUT, i))
 		return s->err.status;
-	memcpy(data, (char *)rlx_buf_ptr(slot->buf) + (uint64_t)first * row, want);
+	memcpy(data, (char *)rlx_buf_ptr(*host_buf(slot)) + (uint64_t)first * row, want);
 	rlx_stat_copied(want);
 	return RLX_OK;
 }
@@ -615,6 +659,11 @@ static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
 	return RLX_OK;
 }
 
+static bool changes_no_place(const struct rlx_slot *slot)
+{
+	return slot->view || slot->device;
+}
+
 /* Why output @o cannot become input @i, if it cannot. */
 static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigned int i)
 {
@@ -625,11 +674,13 @@ static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigne
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
 				output, input);
-	if (s->slot[RLX_IO_INPUT][i].view || s->slot[RLX_IO_OUTPUT][o].view)
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' lies by strides, and what is fed "
-				"changes places; bind it densely",
-				s->slot[RLX_IO_INPUT][i].view ? "input" : "output",
-				s->slot[RLX_IO_INPUT][i].view ? input : output);
+	if (changes_no_place(&s->slot[RLX_IO_INPUT][i]) ||
+	    changes_no_place(&s->slot[RLX_IO_OUTPUT][o]))
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' lies by strides or in a device "
+				"buffer, and what is fed changes places; bind it densely in host "
+				"memory", changes_no_place(&s->slot[RLX_IO_INPUT][i]) ? "input" :
+				"output", changes_no_place(&s->slot[RLX_IO_INPUT][i]) ? input :
+				output);
 	if (s->slot[RLX_IO_INPUT][i].bound &&
 	    rlx_arena_flags(s->slot[RLX_IO_INPUT][i].buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "input '%s': the arena is mapped read-only; "

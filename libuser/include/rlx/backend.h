@@ -14,7 +14,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	7
+#define RLX_BACKEND_ABI	8
 
 /*
  * Where it pays that a pointwise step reads elements that only repeat (expand, tile, resize to the
@@ -214,6 +214,11 @@ struct rlx_exec {
 	struct rlx_arena	*work_arena;
 	void			**ptr[3];	/* by enum rlx_io */
 	struct rlx_arena	**arena[3];
+	/*
+	 * Of an input or output that is bound in the device's memory its address there, which is
+	 * all that counts: ptr is room for what steps of the host's read and write. Else 0.
+	 */
+	uint64_t		*at[3];
 	/* Of the next run, as they are when it is submitted. */
 	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
@@ -238,6 +243,10 @@ static inline uint64_t rlx_input_version(const struct rlx_exec *exec, uint32_t i
  * @upload: the first @bytes of @a: brought there, or, if @fd is not -1, there by another
  * process. It stays while something uses it.
  * @share: a descriptor of it, for another process. @put: it is not needed any more.
+ *
+ * Buffers there: rlx/device_buffer.h, that execs are told of by .at.
+ * @buffer_new: @bytes that read as zero. @buffer_free: of its address, after a loss too.
+ * @buffer_copy: @bytes to @at from @host, or if not @in back; done on return.
  */
 struct rlx_backend_memory {
 	enum rlx_status	(*upload)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
@@ -245,6 +254,11 @@ struct rlx_backend_memory {
 	enum rlx_status	(*share)(struct rlx_device *dev, void *r, int *out,
 				 struct rlx_error *err);
 	void		(*put)(struct rlx_device *dev, void *r);
+	enum rlx_status	(*buffer_new)(struct rlx_device *dev, uint64_t bytes, uint64_t *out_at,
+				      struct rlx_error *err);
+	void		(*buffer_free)(struct rlx_device *dev, uint64_t at);
+	enum rlx_status	(*buffer_copy)(struct rlx_device *dev, uint64_t at, void *host,
+				       uint64_t bytes, bool in, struct rlx_error *err);
 };
 
 /*

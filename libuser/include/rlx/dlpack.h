@@ -19,10 +19,15 @@
 extern "C" {
 #endif
 
-/* DLDeviceType, as far as it is memory the CPU reaches. */
+/*
+ * DLDeviceType. Of CUDA's and ROCm's own memory see rlx/device_buffer.h; the calls here take what
+ * the CPU reaches.
+ */
 enum rlx_dl_device_type {
 	RLX_DL_CPU		= 1,
+	RLX_DL_CUDA		= 2,
 	RLX_DL_CUDA_HOST	= 3,
+	RLX_DL_ROCM		= 10,
 	RLX_DL_ROCM_HOST	= 11,
 	RLX_DL_CUDA_MANAGED	= 13,
 };
