@@ -20,10 +20,12 @@ GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
 	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices" \
-	"selftests/gpu/rocm.sh ranks" "selftests/gpu/rocm.sh dims"
+	"selftests/gpu/rocm.sh ranks" "selftests/gpu/rocm.sh dims" \
+	"selftests/gpu/rocm.sh device_buffer dlpack_there_and_back"
 # Memory, streams and kernels of a device that is not the first.
 GPU_SECOND := "selftests/gpu/second.sh session" "selftests/gpu/second.sh submit" \
-	"selftests/gpu/second.sh resident" "selftests/gpu/second.sh extent"
+	"selftests/gpu/second.sh resident" "selftests/gpu/second.sh extent" \
+	"selftests/gpu/second.sh device_buffer dlpack_there_and_back"
 # The real NVRTC must not meet the emulator on the loader's path.
 GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # What they provoke is nothing for a real device.

@@ -346,7 +346,7 @@ static void round_of(struct rlx_session *host, struct rlx_session *s, struct dra
 TEST(drawn_graphs)
 {
 	const char *more = getenv("RLX_TEST_GRAPHS");
-	int graphs = more ? atoi(more) : 12;
+	int graphs = more ? atoi(more) : 6;
 	uint64_t seed = rlx_test_seed();
 
 	for (int k = 0; k < graphs; k++) {

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "rlx/device_buffer.h"
 #include "rlx/resident.h"
 #include "rt/session.h"
 #include "rt/rt.h"
@@ -36,11 +37,12 @@ static enum rlx_status submitted(struct rlx_session *s)
 /*
  * The device alone has the one net's runs, the host a part in the other's, the third one has
  * lanes. And instead of a net, an arena that is brought to the device twice, by its bytes and
- * by a descriptor; or layers of experts, of which some are streamed and others then.
+ * by a descriptor; or layers of experts, of which some are streamed and others then; or a program
+ * whose input and output are buffers of the device's, with a step of the host's between.
  */
 enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB,
        LANES = SMALL_NET_MLP | SMALL_NET_ATTN | SMALL_NET_EW,
-       RESIDENT = 1 << 20, EXPERTS = 1 << 21 };
+       RESIDENT = 1 << 20, EXPERTS = 1 << 21, BUFFERS = 1 << 22 };
 
 static enum rlx_status an_arena_there(struct rlx_error *err)
 {
@@ -65,6 +67,65 @@ static enum rlx_status an_arena_there(struct rlx_error *err)
 	if (fd >= 0)
 		close(fd);
 	rlx_arena_put(a);
+	return st;
+}
+
+/* -tanh(x), of which the host takes the one step, in place and then beside. */
+static enum rlx_status run_in_buffers(struct rlx_program *p, struct rlx_error *err)
+{
+	static float x[8 * 8 * 64], y[8 * 8 * 64];
+	struct rlx_device_buffer *b = NULL;
+	struct rlx_session *s = NULL;
+	enum rlx_status st = rlx_device_buffer_new(op_case_gpu(), 2 * sizeof(x), &b, err);
+	int k;
+
+	for (k = 0; k < 8 * 8 * 64; k++)
+		x[k] = (float)k / 4096;
+	if (!st)
+		st = rlx_device_buffer_write(b, 0, sizeof(x), x, err);
+	if (!st)
+		st = rlx_session_new(p, NULL, &s, err);
+	for (k = 0; k < 2 && !st; k++) {
+		st = rlx_session_bind_device(s, RLX_IO_INPUT, "x", b, 0);
+		if (!st)
+			st = rlx_session_bind_device(s, RLX_IO_OUTPUT, "y", b, k ? 0 : sizeof(x));
+		if (!st)
+			st = rlx_session_run(s);
+		if (st)
+			*err = *rlx_session_error(s);
+	}
+	if (!st)
+		st = rlx_device_buffer_read(b, 0, sizeof(y), y, err);
+	for (k = 0; k < 8 * 8 * 64 && !st; k++)
+		CHECKF(fabs((double)y[k] + tanh((double)x[k])) < 1e-5, "y[%d] is %g", k, (double)y[k]);
+	rlx_device_buffer_put(b);
+	rlx_session_free(s);
+	return st;
+}
+
+static enum rlx_status buffers_there(struct rlx_error *err)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = rlx_graph_new("buffers");
+	struct rlx_program *p = NULL;
+	enum rlx_status st = RLX_ENOMEM;
+	rlx_value x;
+
+	if (g) {
+		x = rlx_emit(g, neg, .x = rlx_input(g, "x", rlx_type(RLX_F32, 8, 8, 8, 8)));
+		x = rlx_emit(g, block_channels, .x = x, .block = 8);
+		x = rlx_emit(g, unblock_channels, .x = x, .channels = 8);
+		rlx_output(g, "y", rlx_emit(g, tanh, .x = x));
+		st = rlx_graph_finish(g);
+	}
+	if (st)
+		rlx_error_set(err, st, NULL, 0, "no graph");
+	if (!st)
+		st = rlx_compile(g, &o, &p, err);
+	if (!st)
+		st = run_in_buffers(p, err);
+	rlx_program_put(p);
+	rlx_graph_put(g);
 	return st;
 }
 
@@ -144,6 +205,8 @@ static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct 
 		return an_arena_there(err);
 	if (parts == EXPERTS)
 		return experts_there(err, 1);
+	if (parts == BUFFERS)
+		return buffers_there(err);
 	g = small_net(parts, 2);
 	st = rlx_compile(g, &o, &p, err);
 	if (!st)
@@ -237,6 +300,8 @@ TEST(every_call_may_fail)
 	CHECKF(met > 60, "only %u", met);
 	met = fail_every_call(EXPERTS);
 	CHECKF(met > 60, "only %u", met);
+	met = fail_every_call(BUFFERS);
+	CHECKF(met > 40, "only %u", met);
 	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
 		return;
 	met = fail_every_call(RESIDENT);
@@ -396,6 +461,11 @@ static enum rlx_status in_lanes(void *ctx)
 	return all_of_it("", LANES, ctx);
 }
 
+static enum rlx_status in_buffers(void *ctx)
+{
+	return all_of_it("", BUFFERS, ctx);
+}
+
 static enum rlx_status with_experts(void *ctx)
 {
 	return all_of_it("", EXPERTS, ctx);
@@ -412,6 +482,8 @@ TEST(every_allocation_may_fail)
 	CHECK(rlx_oom_sweep(in_lanes, &err) > 200);
 	CHECK_EQ(with_experts(&err), 0);
 	CHECK(rlx_oom_sweep(with_experts, &err) > 60);
+	CHECK_EQ(in_buffers(&err), 0);
+	CHECK(rlx_oom_sweep(in_buffers, &err) > 60);
 }
 
 /* A kernel faults: the context is lost, the process is not. */
@@ -422,6 +494,26 @@ TEST(a_lost_device)
 	CHECK_EQ(all_of_it("cuGraphLaunch:2:700!", SHARED, &err), RLX_ELOST);
 	CHECKF(strstr(err.text, "failed"), "%s", err.text);
 	CHECK_EQ(all_of_it("", SHARED, &err), RLX_ELOST);	/* as long as it is gone */
+}
+
+TEST(buffers_of_a_lost_device)
+{
+	static const char faults[] = "cuGraphLaunch:2:700!";
+	struct rlx_device_buffer *b = NULL, *none = NULL;
+	struct rlx_error err = { 0 };
+	float v = 1;
+
+	setenv("RLX_EMU_FAIL", faults, 1);	/* which is read once */
+	CHECKF(!rlx_device_buffer_new(op_case_gpu(), 4096, &b, &err), "%s", err.text);
+	CHECK_EQ(rlx_device_buffer_write(b, 0, sizeof(v), &v, &err), 0);
+	CHECK_EQ(all_of_it(faults, SHARED, &err), RLX_ELOST);
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_device_buffer_read(b, 0, sizeof(v), &v, &err), RLX_ELOST);
+	CHECKF(strstr(err.text, "lost"), "%s", err.text);
+	CHECK_EQ(rlx_device_buffer_write(b, 0, sizeof(v), &v, &err), RLX_ELOST);
+	CHECK_EQ(rlx_device_buffer_new(op_case_gpu(), 64, &none, &err), RLX_ELOST);
+	CHECK(!none);
+	rlx_device_buffer_put(b);
 }
 
 /* What the driver says will be said of every call from then on. */
