@@ -269,7 +269,8 @@ static void bind_drawn(struct rlx_session *s, struct draw *d, struct places *p, 
 {
 	for (unsigned int i = 0; i < INPUTS; i++)
 		if (p->in[i] < 0)
-			CHECK(!rlx_session_set_at(s, RLX_IO_INPUT, i, d->t, data + i * d->bytes / 4));
+			CHECK(!rlx_session_set_at(s, RLX_IO_INPUT, i, d->t,
+						  data + i * d->bytes / 4));
 		else
 			CHECK(!rlx_session_bind_device_at(s, RLX_IO_INPUT, i, p->b,
 							  (uint64_t)p->in[i] * p->step));
@@ -377,14 +378,14 @@ TEST(drawn_graphs)
 
 /* ---- a cache that is updated in place ---- */
 
-enum { ROWS = 16, HEADS = 2, WIDTH = 32 };
+enum { ROWS = 16, HEADS = 2, WIDTH = 64 };
 
 static struct rlx_session *open_cache(struct rlx_type cache, struct rlx_type x)
 {
 	struct rlx_graph *g = rlx_graph_new("cache");
 	rlx_value y = rlx_emit(g, cached_attention, .cache = rlx_input(g, "cache", cache),
 			       .x = rlx_input(g, "x", x), .heads = HEADS, .kv_heads = HEADS,
-			       .pos = rlx_input(g, "pos", rlx_type(RLX_I32, 1)));
+			       .pos = rlx_input(g, "pos", rlx_type(RLX_I64, 1)));
 
 	rlx_output(g, "next", y);
 	rlx_output(g, "y", rlx_out(g, y, 1));
@@ -392,30 +393,38 @@ static struct rlx_session *open_cache(struct rlx_type cache, struct rlx_type x)
 		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
 }
 
+/* 0.125 to 1, and below zero. */
+static void halves(uint16_t *x, size_t n, uint64_t *seed)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint64_t v = rlx_test_rand(seed);
+
+		x[i] = (uint16_t)((v & 0x8000) | (0x3000 + (v >> 20) % 0xc00));
+	}
+}
+
 /* @way 0: one place; 1: two; 2: the old one is the host's; 3: the new one is */
 static void cached(int way, uint64_t seed)
 {
-	struct rlx_type cache = rlx_type(RLX_F32, 2, 1, ROWS, HEADS, WIDTH);
-	struct rlx_type x = rlx_type(RLX_F32, 1, 1, 3 * HEADS * WIDTH);
-	struct rlx_type y = rlx_type(RLX_F32, 1, 1, HEADS * WIDTH);
-	static float old[2 * ROWS * HEADS * WIDTH], want[2 * ROWS * HEADS * WIDTH];
-	static float got[2 * ROWS * HEADS * WIDTH], in[3 * HEADS * WIDTH];
-	float out[2][HEADS * WIDTH];
+	struct rlx_type cache = rlx_type(RLX_F16, 2, 1, ROWS, HEADS, WIDTH);
+	struct rlx_type x = rlx_type(RLX_F16, 1, 1, 3 * HEADS * WIDTH);
+	struct rlx_type y = rlx_type(RLX_F16, 1, 1, HEADS * WIDTH);
+	static uint16_t old[2 * ROWS * HEADS * WIDTH], want[2 * ROWS * HEADS * WIDTH];
+	static uint16_t got[2 * ROWS * HEADS * WIDTH], in[3 * HEADS * WIDTH];
+	uint16_t out[2][HEADS * WIDTH];
 	struct rlx_session *host = open_cache(cache, x), *s = open_cache(cache, x);
 	struct rlx_device_buffer *a = buffer(sizeof(old)), *b = buffer(sizeof(old));
 
-	for (size_t i = 0; i < sizeof(old) / 4; i++)
-		old[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	halves(old, sizeof(old) / 2, &seed);
 	put_in(a, 0, old, sizeof(old));
-	for (int32_t pos = 0; pos < 3; pos++) {
+	for (int64_t pos = 0; pos < 3; pos++) {
 		struct rlx_session *each[] = { host, s };
 
-		for (size_t i = 0; i < sizeof(in) / 4; i++)
-			in[i] = (float)rlx_test_uniform(&seed, -1, 1);
+		halves(in, sizeof(in) / 2, &seed);
 		for (int k = 0; k < 2; k++) {
 			CHECK(!rlx_session_set(each[k], RLX_IO_INPUT, "x", x, in));
 			CHECK(!rlx_session_set(each[k], RLX_IO_INPUT, "pos",
-					       rlx_type(RLX_I32, 1), &pos));
+					       rlx_type(RLX_I64, 1), &pos));
 		}
 		CHECK(!rlx_session_set(host, RLX_IO_INPUT, "cache", cache, old));
 		if (way == 2)
@@ -428,10 +437,10 @@ static void cached(int way, uint64_t seed)
 		run(s);
 		CHECK(!rlx_session_get(host, RLX_IO_OUTPUT, "next", cache, want));
 		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "next", cache, got));
-		CHECKF(!memcmp(want, got, sizeof(got)), "way %d, row %d: the cache", way, pos);
+		CHECKF(!memcmp(want, got, sizeof(got)), "way %d, row %d: the cache", way, (int)pos);
 		CHECK(!rlx_session_get(host, RLX_IO_OUTPUT, "y", y, out[0]));
 		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", y, out[1]));
-		CHECKF(!memcmp(out[0], out[1], sizeof(out[0])), "way %d, row %d: y", way, pos);
+		CHECKF(!memcmp(out[0], out[1], sizeof(out[0])), "way %d, row %d: y", way, (int)pos);
 		if (way != 3)
 			take_out(way ? b : a, 0, got, sizeof(got));
 		CHECK(!memcmp(want, got, sizeof(got)));

@@ -97,7 +97,8 @@ static enum rlx_status run_in_buffers(struct rlx_program *p, struct rlx_error *e
 	if (!st)
 		st = rlx_device_buffer_read(b, 0, sizeof(y), y, err);
 	for (k = 0; k < 8 * 8 * 64 && !st; k++)
-		CHECKF(fabs((double)y[k] + tanh((double)x[k])) < 1e-5, "y[%d] is %g", k, (double)y[k]);
+		CHECKF(fabs((double)y[k] + tanh((double)x[k])) < 1e-5, "y[%d] is %g", k,
+		       (double)y[k]);
 	rlx_device_buffer_put(b);
 	rlx_session_free(s);
 	return st;
