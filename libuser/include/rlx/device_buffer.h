@@ -101,13 +101,13 @@ rlx_device_buffer_read(struct rlx_device_buffer *b, uint64_t offset, uint64_t by
  * @b:      of the program's device; referenced until something else is bound, or the session ends
  * @offset: where the tensor begins: on a GPU a multiple of 64 bytes off an address that is one
  *
- * Kernels read and write there, dense, and nothing beyond the type's bytes; of an output with
- * an active extent (rlx_session_extent()) the rows that carry data. Inputs are read by each run,
- * whoever writes them. What a step of the host's reads or writes, if the program has any, crosses, as do
- * values that are got: rlx_session_get(), rlx_session_rows() and rlx_session_bound() fetch what
- * is there. Whatever else gives an input a value ends it: rlx_session_bind(), rlx_session_set(),
- * rlx_session_buf(), of which the last keeps the value; so does rlx_session_unbind(), after which
- * the input has none. Clones begin without it.
+ * Kernels read and write there, dense, and nothing beyond the type's bytes; of an output with an
+ * active extent (rlx_session_extent()) the rows that carry data. Inputs are read by each run,
+ * whoever writes them. What a step of the host's reads or writes, if the program has any,
+ * crosses, as do values that are got: rlx_session_get(), rlx_session_rows() and
+ * rlx_session_bound() fetch what is there. Whatever else gives an input a value ends it:
+ * rlx_session_bind(), rlx_session_set(), rlx_session_buf(), of which the last keeps the value; so
+ * does rlx_session_unbind(), after which the input has none. Clones begin without it.
  *
  * An output may be where an input is if both are the same bytes: the step that replaces it
  * works in place (rlx_session_feed()); any other program has a copy of the input on the device.
