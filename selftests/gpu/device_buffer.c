@@ -4,9 +4,11 @@
  * with nothing crossing, the same bits as from the host's memory whichever of them are there, by
  * DLPack from and to other libraries, and what is refused.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "rlx/device_buffer.h"
+#include "rlx/inspect.h"
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
@@ -526,6 +528,56 @@ TEST(host_and_device_in_turns)
 	free(one);
 	free(five);
 	free(got);
+}
+
+/* A strict session copies nothing, and what the device does of its own is none of its copies. */
+TEST(strict)
+{
+	enum { N = 30000 };
+	struct rlx_session *like = open_line(N, false), *s = NULL;
+	struct rlx_session_opts o = { .size = sizeof(o), .strict = true };
+	struct rlx_device_buffer *b = buffer(4 * N);
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	float *x = numbers(N, 2);
+
+	CHECK(!rlx_session_new(rlx_session_program(like), &o, &s, NULL));
+	put_in(b, 0, x, 4 * N);
+	bind(s, RLX_IO_INPUT, "x", b, 0);
+	bind(s, RLX_IO_OUTPUT, "y", b, 0);
+	run(s);
+	check_line(b, N, 2, 1);
+	refused(s, rlx_session_get(s, RLX_IO_OUTPUT, "y", t, x), RLX_EACCES, "strict");
+	refused(s, rlx_session_set(s, RLX_IO_INPUT, "x", t, x), RLX_EACCES, "strict");
+	run(s);					/* which is bound as before */
+	check_line(b, N, 2, 2);
+	crosses_nothing(s);
+	rlx_device_buffer_put(b);
+	rlx_session_free(s);
+	rlx_session_free(like);
+	free(x);
+}
+
+/* What an inspection reads of inputs is what they are on the device. */
+TEST(inspected)
+{
+	enum { N = 1000 };
+	struct rlx_session *s = open_line(N, false);
+	struct rlx_device_buffer *b = buffer(4 * N);
+	const struct rlx_inspected *v = NULL;
+	struct rlx_inspection *a = NULL;
+	struct rlx_error err = { 0 };
+	float *x = numbers(N, 0);
+
+	x[700] = NAN;
+	put_in(b, 0, x, 4 * N);
+	bind(s, RLX_IO_INPUT, "x", b, 0);
+	CHECKF(!rlx_session_inspect(s, &a, &err), "%s", err.text);
+	v = rlx_inspection_first_bad(a, 0);
+	CHECK(v && !strcmp(v->name, "x"));
+	rlx_inspection_free(a);
+	rlx_device_buffer_put(b);
+	rlx_session_free(s);
+	free(x);
 }
 
 /* Rows that carry no data are left alone, and outputs that nobody wants. */
