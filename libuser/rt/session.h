@@ -19,6 +19,7 @@ struct rlx_slot {
 	bool		 bound;		/* by the caller */
 	/* to the device's memory: buf's addresses are, and own is what the host has for it */
 	bool		 device;
+	bool		 blank;		/* own is there for that alone, and has no value */
 	bool		 filled;	/* an input or param that has a value */
 	bool		 staged;
 	bool		 stable;	/* an input, of which the caller tells when it changes */

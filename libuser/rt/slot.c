@@ -371,7 +371,10 @@ enum rlx_status rlx_slot_bind_device(struct rlx_session *s, enum rlx_io io, unsi
 	enum rlx_status st;
 
 	st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
-	return st ? st : bind_slot(s, io, i, buf, true);
+	if (!st)
+		st = bind_slot(s, io, i, buf, true);
+	slot->blank = slot->blank || !st || !slot->filled;
+	return st;
 }
 
 enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
@@ -403,7 +406,7 @@ void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	slot->staged = false;
 	slot->stable = false;
 	slot->computed = false;
-	slot->filled = slot->own.arena && !slot->device;	/* whose value was not there */
+	slot->filled = slot->own.arena && !slot->blank;
 	slot->device = false;
 	slot->buf = slot->own;
 	s->ready = false;
@@ -445,6 +448,7 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 		drop_other(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;	/* the caller may write it now */
+		slot->blank = false;
 		s->ready = false;
 	}
 	if (slot->given)
@@ -549,6 +553,7 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;
+		slot->blank = false;
 		s->ready = false;
 	}
 	if (slot->given)

@@ -128,6 +128,7 @@ static enum rlx_status bind_view(struct rlx_session *s, enum rlx_io io, unsigned
 	rlx_slot_drop_view(slot);
 	slot->view = own;
 	slot->filled = true;
+	slot->blank = false;
 	s->ready = false;
 	rlx_content_changed(s, io, i);
 	return RLX_OK;

@@ -517,6 +517,11 @@ TEST(host_and_device_in_turns)
 	bind(s, RLX_IO_INPUT, "x", x, 0);
 	CHECK(!rlx_session_unbind(s));
 	refused(s, rlx_session_run(s), RLX_EINVAL, "input 'x' has no value");
+	bind(s, RLX_IO_INPUT, "x", x, 0);
+	CHECK(!rlx_session_bind(s, RLX_IO_INPUT, "x",
+				rlx_session_bound(s, RLX_IO_OUTPUT, "y")));
+	CHECK(!rlx_session_unbind(s));
+	refused(s, rlx_session_run(s), RLX_EINVAL, "input 'x' has no value");
 	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t, one));
 	put_in(y, 0, five, 4 * N);
 	run(s);
