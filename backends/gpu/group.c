@@ -166,6 +166,32 @@ static bool replace(struct gpu_group *g, uint32_t n)
 	return true;
 }
 
+/* Does nobody read @v behind step @end? */
+static bool is_inside(const struct rlx_plan *p, uint32_t v, uint32_t end)
+{
+	return p->val[v].root == v && p->val[v].place.kind == RLX_PLACE_WORK &&
+	       p->val[v].last <= end;
+}
+
+/*
+ * May the last @n calls be one launch as far as states go? If they replace one they make nothing
+ * else for others: a run that wants such alone leaves the state as it is, but has the launch.
+ */
+static bool keeps_states(const struct gpu_group *g, uint32_t n)
+{
+	const uint32_t end = g->call[n - 1].base.step + g->call[n - 1].base.n_step;
+	uint32_t s, k, made = 0, states = 0;
+
+	for (s = g->call->base.step; s < end; s++)
+		for (k = 0; k < g->p->step[s].n_out; k++) {
+			const uint32_t v = g->p->step[s].out[k];
+
+			made += !is_inside(g->p, v, end - 1);
+			states += gpu_is_next_value(g->p, v);
+		}
+	return !states || made == 1;
+}
+
 /* Does some row make one of the last calls? */
 static bool put_together(struct gpu_group *g, uint32_t next, bool *ok)
 {
@@ -178,7 +204,7 @@ static bool put_together(struct gpu_group *g, uint32_t next, bool *ok)
 		*g = (struct gpu_group){ .c = c, .p = c->base.plan,
 			.call = gpu_calls(c) + c->calls.n_call - r->n };
 		g->rows = g->call[r->n - 1].base.rows;
-		if (!r->fn(g))
+		if (!keeps_states(g, r->n) || !r->fn(g))
 			continue;
 		*ok = replace(g, r->n);
 		return *ok;
@@ -225,6 +251,13 @@ bool gpu_dies_at(const struct rlx_plan *p, uint32_t v, const struct rlx_plan_ste
 
 	return val->root == v && val->place.kind == RLX_PLACE_WORK &&
 	       val->last == (uint32_t)(st - p->step);
+}
+
+bool gpu_is_next_value(const struct rlx_plan *p, uint32_t v)
+{
+	const struct rlx_place *at = &p->val[p->val[v].root].place;
+
+	return at->kind == RLX_PLACE_OUTPUT && p->io[RLX_IO_OUTPUT][at->index].state;
 }
 
 bool gpu_is_in(const struct rlx_plan *p, uint32_t v, enum rlx_place_kind kind)

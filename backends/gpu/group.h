@@ -82,6 +82,8 @@ bool gpu_group_reads(struct gpu_group *g, void *field, uint32_t v);
 
 /* Is @st the last to use the storage that value @v has for itself in the workspace? */
 bool gpu_dies_at(const struct rlx_plan *p, uint32_t v, const struct rlx_plan_step *st);
+/* Is @v, or what it is a view of, the next value of a state? */
+bool gpu_is_next_value(const struct rlx_plan *p, uint32_t v);
 /* Is the value in a @kind of place? */
 bool gpu_is_in(const struct rlx_plan *p, uint32_t v, enum rlx_place_kind kind);
 /* Is @v all of what a step made at @root, and does nobody need that behind @st? */

@@ -77,24 +77,12 @@ bool gpu_group_encoder_tail(struct gpu_group *g)
 	return g->launch.can;
 }
 
-/*
- * May a launch that makes something else beside @v have it? Not what replaces a state: a run that
- * wants the other things alone leaves that as it is.
- */
-static bool may_be_beside(const struct rlx_plan *p, uint32_t v)
-{
-	const struct rlx_place *at = &p->val[p->val[v].root].place;
-
-	return at->kind != RLX_PLACE_OUTPUT || !p->io[RLX_IO_OUTPUT][at->index].state;
-}
-
 /* Does the cast alone read what the launch ahead makes? */
 static bool casts_all(const struct gpu_group *g)
 {
 	const struct rlx_plan_step *st = gpu_step_of(g, 1);
 
 	return st->in[0] == gpu_step_of(g, 0)->out[0] && gpu_dies_at(g->p, st->in[0], st) &&
-	       (gpu_step_of(g, 0)->n_out == 1 || may_be_beside(g->p, st->out[0])) &&
 	       rlx_lower_real(g->p->val[st->out[0]].type.dtype);
 }
 
@@ -142,8 +130,7 @@ static uint32_t added_to(const struct gpu_group *g, const struct rlx_plan_step *
 
 	if ((add->in[0] != dx && add->in[1] != dx) || !gpu_dies_at(g->p, dx, add) ||
 	    !rlx_type_equal(&val[other].type, &val[dx].type) ||
-	    !rlx_type_equal(&val[add->out[0]].type, &val[dx].type) ||
-	    !may_be_beside(g->p, add->out[0]))
+	    !rlx_type_equal(&val[add->out[0]].type, &val[dx].type))
 		return 0;
 	for (k = 0; k < grad->n_out; k++)
 		if (val[other].root == val[grad->out[k]].root)

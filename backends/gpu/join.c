@@ -47,9 +47,8 @@ static bool is_update(const struct joiner *j, const struct gpu_call *call)
 	st = &j->p->step[call->base.step];
 	for (k = 0; k < st->n_out; k++) {
 		uint32_t v = st->out[k];
-		const struct rlx_place *at = &j->p->val[j->p->val[v].root].place;
 
-		if (at->kind != RLX_PLACE_OUTPUT || !j->p->io[RLX_IO_OUTPUT][at->index].state ||
+		if (!gpu_is_next_value(j->p, v) ||
 		    rlx_plan_bytes(j->p, v) != rlx_plan_bytes(j->p, j->p->val[v].root))
 			return false;
 	}

@@ -100,6 +100,39 @@ TEST(rows_beside_sums)
 	stays(&r, half, "mean");
 }
 
+/* Products of one operand, which may be one launch, the norm that makes that and a product. */
+TEST(products_beside_others)
+{
+	static const enum rlx_dtype types[] = { RLX_F32, RLX_F16 };
+	static unsigned char weights[64 * 64 * 4];
+	unsigned int i;
+
+	for (i = 0; i < sizeof(weights); i++)
+		weights[i] = i % 2 ? 0x3c : 0;
+	for (i = 0; i < 4; i++) {
+		struct rlx_type t = rlx_type(types[i % 2], 8, 64), row = rlx_type(RLX_F32, 64);
+		struct rlx_type w = rlx_type(types[i % 2], 64, 64);
+		struct state_rig r;
+		rlx_value x, y;
+
+		state_begin(&r);
+		x = rlx_input(r.g, "x", t);
+		x = rlx_emit(r.g, add, .a = x, .b = rlx_emit(r.g, mul, .a = x, .b = x));
+		if (i / 2)
+			y = x = rlx_emit(r.g, layer_norm, .x = x, .axis = 1, .eps = 1e-5f,
+					 .gamma = rlx_constant(r.g, row, weights),
+					 .beta = rlx_constant(r.g, row, weights));
+		else
+			y = rlx_emit(r.g, matmul, .a = x, .b = rlx_constant(r.g, w, weights));
+		rlx_output(r.g, "y", i / 2 ? rlx_emit(r.g, softmax, .x = y, .axis = 1) : y);
+		weights[0]++;		/* or they would be one */
+		rlx_state_next(r.g, rlx_state(r.g, "s", t),
+			       rlx_emit(r.g, matmul, .a = x,
+					.b = rlx_constant(r.g, w, weights)));
+		stays(&r, t, "y");
+	}
+}
+
 /* Updates that are one launch, but on Vulkan, which has no such launches. */
 TEST(subsets)
 {
