@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "ops/batch.h"
-#include "ops/emit.h"
+#include "ops/norm_grad.h"
 #include "ir/match.h"
 
 /*
@@ -163,10 +163,7 @@ static enum rlx_status layer_norm_vjp(struct rlx_grad *q)
 		      .mean = mean, .inv = inv, .axis = a->axis);
 	if (!dx.id)
 		return op_done(q->g);
-	if (q->need[1])
-		q->d_in[1] = op_unbroadcast(q->g, (rlx_value){ dx.id + 1 }, q->in[1]);
-	if (q->need[2])
-		q->d_in[2] = op_unbroadcast(q->g, (rlx_value){ dx.id + 2 }, q->in[2]);
+	op_norm_grad_params(q, dx);
 	if (q->need[0])
 		q->d_in[0] = by_stats(q, dx, mean, inv);
 	return op_done(q->g);

@@ -22,6 +22,16 @@ RLX_OP(layer_norm_grad, "gradients of layer_norm to x, gamma and beta, of its st
 
 enum { MEAN = 3, INV };
 
+/* Of mean and inv, but for their dtypes. */
+static struct rlx_type stats_of(const struct rlx_type *x, uint32_t ax)
+{
+	struct rlx_type t = *x;
+
+	while (ax < t.rank)
+		t.dim[ax++] = 1;
+	return t;
+}
+
 static enum rlx_status layer_norm_grad_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_layer_norm_grad *a = q->args;
@@ -32,9 +42,7 @@ static enum rlx_status layer_norm_grad_infer(struct rlx_infer *q)
 	st = op_infer_norm_grad(q, a->axis, &ax);
 	if (st)
 		return st;
-	t = *q->in[0];
-	for (k = ax; k < t.rank; k++)
-		t.dim[k] = 1;
+	t = stats_of(q->in[0], ax);
 	for (k = MEAN; k <= INV; k++) {
 		st = op_need_float(q, k, false);
 		if (st)
@@ -82,43 +90,13 @@ static bool layer_norm_grad_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_layer_norm_grad *a = s->args;
 
+	if (!op_norm_grad_sample(i, s, &a->axis))
+		return false;
 	s->n_in = 5;
-	s->in[0] = s->in[1] = rlx_type(RLX_F32, 3, 5, 33);
-	s->in[2] = rlx_type(RLX_F32, 33);
-	s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 3, 5, 1);
+	s->in[MEAN] = s->in[INV] = stats_of(&s->in[0], shape_axis(a->axis, s->in[0].rank));
 	s->lo[INV] = 0.5;
 	s->hi[INV] = 2;
-	s->tol = 1e-5;
-	a->axis = -1;
-	switch (i) {
-	case 0:
-		return true;
-	case 1:		/* several axes, a gamma of its own for each */
-		s->in[2] = rlx_type(RLX_F32, 5, 33);
-		s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 3, 1, 1);
-		a->axis = 1;
-		return true;
-	case 2:		/* everything, nothing scaled: a single row */
-		s->in[2] = (struct rlx_type){ 0 };
-		s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 1, 1, 1);
-		a->axis = 0;
-		return true;
-	case 3:		/* broadcast gamma */
-		s->in[2] = rlx_type(RLX_F32, 5, 1);
-		s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 3, 1, 1);
-		a->axis = -2;
-		return true;
-	case 4:		/* no rows: sums of nothing */
-		s->in[0] = s->in[1] = rlx_type(RLX_F32, 0, 33);
-		s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 0, 1);
-		return true;
-	case 5:		/* more rows than a block of threads has at a time */
-		s->in[0] = s->in[1] = rlx_type(RLX_F32, 150, 48);
-		s->in[2] = rlx_type(RLX_F32, 48);
-		s->in[MEAN] = s->in[INV] = rlx_type(RLX_F32, 150, 1);
-		return true;
-	}
-	return false;
+	return true;
 }
 
 const struct rlx_op_impl rlx_op_layer_norm_grad_impl = {

@@ -147,3 +147,46 @@ void op_norm_grad_expand(struct rlx_expand *q, int32_t axis, bool centred, rlx_v
 	dx = rlx_emit(g, sub, .a = dx, .b = rlx_emit(g, mul, .a = xh, .b = d));
 	q->out[0] = op_cast(g, rlx_emit(g, mul, .a = dx, .b = inv), q->out_type[0].dtype);
 }
+
+/* ---- what ops of norms have of it ---- */
+
+bool op_norm_grad_sample(unsigned int i, struct rlx_sample *s, int32_t *axis)
+{
+	s->in[X] = s->in[DY] = rlx_type(RLX_F32, 3, 5, 33);
+	s->in[GAMMA] = rlx_type(RLX_F32, 33);
+	s->tol = 1e-5;
+	*axis = -1;
+	switch (i) {
+	case 0:
+		return true;
+	case 1:		/* several axes, a gamma of its own for each */
+		s->in[GAMMA] = rlx_type(RLX_F32, 5, 33);
+		*axis = 1;
+		return true;
+	case 2:		/* everything, nothing scaled: a single row */
+		s->in[GAMMA] = (struct rlx_type){ 0 };
+		*axis = 0;
+		return true;
+	case 3:		/* broadcast gamma */
+		s->in[GAMMA] = rlx_type(RLX_F32, 5, 1);
+		*axis = -2;
+		return true;
+	case 4:		/* no rows: sums of nothing */
+		s->in[X] = s->in[DY] = rlx_type(RLX_F32, 0, 33);
+		return true;
+	case 5:		/* more rows than a block of threads has at a time */
+		s->in[X] = s->in[DY] = rlx_type(RLX_F32, 150, 48);
+		s->in[GAMMA] = rlx_type(RLX_F32, 48);
+		return true;
+	}
+	return false;
+}
+
+void op_norm_grad_params(struct rlx_grad *q, rlx_value dx)
+{
+	uint32_t k;
+
+	for (k = 1; k <= 2 && dx.id; k++)
+		if (q->need[k])
+			q->d_in[k] = op_unbroadcast(q->g, (rlx_value){ dx.id + k }, q->in[k]);
+}

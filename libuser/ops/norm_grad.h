@@ -20,4 +20,10 @@ void op_norm_grad_eval(struct rlx_eval *q, int32_t axis, bool centred, op_norm_s
 void op_norm_grad_expand(struct rlx_expand *q, int32_t axis, bool centred, rlx_value xh,
 			 rlx_value inv);
 
+/* Sample @i of x, dy, gamma and @axis; false: there is none. */
+bool op_norm_grad_sample(unsigned int i, struct rlx_sample *s, int32_t *axis);
+
+/* Of a norm of x, gamma and beta: the gradients of those two, of the op whose output 0 is @dx. */
+void op_norm_grad_params(struct rlx_grad *q, rlx_value dx);
+
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Root-mean-square normalisation over the trailing axes. */
 #include "ops/batch.h"
-#include "ops/emit.h"
+#include "ops/norm_grad.h"
 #include "ir/match.h"
 
 /*
@@ -87,12 +87,7 @@ static enum rlx_status rms_norm_vjp(struct rlx_grad *q)
 	rlx_value dx = rlx_emit(q->g, rms_norm_grad, .x = q->in[0], .dy = q->d_out[0],
 				.gamma = q->in[1], .axis = a->axis, .eps = a->eps);
 
-	if (!dx.id)
-		return op_done(q->g);
-	if (q->need[1])
-		q->d_in[1] = op_unbroadcast(q->g, (rlx_value){ dx.id + 1 }, q->in[1]);
-	if (q->need[2])
-		q->d_in[2] = op_unbroadcast(q->g, (rlx_value){ dx.id + 2 }, q->in[2]);
+	op_norm_grad_params(q, dx);
 	if (q->need[0])
 		q->d_in[0] = dx;
 	return op_done(q->g);

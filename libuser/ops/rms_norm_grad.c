@@ -76,35 +76,8 @@ static bool rms_norm_grad_sample(unsigned int i, struct rlx_sample *s)
 	struct rlx_op_rms_norm_grad *a = s->args;
 
 	s->n_in = 3;
-	s->in[0] = s->in[1] = rlx_type(RLX_F32, 3, 5, 33);
-	s->in[2] = rlx_type(RLX_F32, 33);
-	s->tol = 1e-5;
 	a->eps = 1e-3f;
-	a->axis = -1;
-	switch (i) {
-	case 0:
-		return true;
-	case 1:		/* several axes, a gamma of its own for each */
-		s->in[2] = rlx_type(RLX_F32, 5, 33);
-		a->axis = 1;
-		return true;
-	case 2:		/* everything, nothing scaled: a single row */
-		s->in[2] = (struct rlx_type){ 0 };
-		a->axis = 0;
-		return true;
-	case 3:		/* broadcast gamma */
-		s->in[2] = rlx_type(RLX_F32, 5, 1);
-		a->axis = -2;
-		return true;
-	case 4:		/* no rows: sums of nothing */
-		s->in[0] = s->in[1] = rlx_type(RLX_F32, 0, 33);
-		return true;
-	case 5:		/* more rows than a block of threads has at a time */
-		s->in[0] = s->in[1] = rlx_type(RLX_F32, 150, 48);
-		s->in[2] = rlx_type(RLX_F32, 48);
-		return true;
-	}
-	return false;
+	return op_norm_grad_sample(i, s, &a->axis);
 }
 
 const struct rlx_op_impl rlx_op_rms_norm_grad_impl = {
