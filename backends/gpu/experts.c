@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * Products with experts of which a session says where they lie. Those that are resident have slots
- * of device memory, whose addresses a table tells the kernel; others are brought when rows chose
- * them, by a stream of their own to one of two buffers, and multiplied one by one. Packed ones lie
- * packed in slots and buffers; each becomes floats in the workspace for its product.
+ * of device memory, whose addresses a table tells the kernel; others are uploaded when rows
+ * chose them, by a stream of their own to one of two buffers, and multiplied one by one. Packed
+ * ones lie packed in slots and buffers; each becomes floats in the workspace for its product.
  *
  * A product's first pass sorts its rows by expert. How many each has is copied to the host, which
  * waits for that: once for all products of a layer, as they choose by one value.
@@ -18,27 +18,27 @@
 enum { BUFFERS = 2 };
 
 /* The experts of a product. */
-struct stack {
+struct cache {
 	const struct rlx_expert_product *product;	/* NULL: it is not placed */
 	uint32_t		 val;		/* of the plan: all of them */
 	uint32_t		 io;		/* of a param, 1 + its slot; of a constant 0 */
 	uint32_t		 experts;
 	uint64_t		 bytes;		/* of one */
 	uint64_t		*slot;		/* by expert: device memory; 0: none */
-	bool			*here;		/* by expert: its bytes are there */
+	bool			*uploaded;	/* by expert: its bytes are there */
 	struct gpu_range	*range;		/* where they are in host memory; NULL: pageable */
 	uint64_t		 table;		/* the slots, in device memory */
 	bool			 stale;		/* the table is */
 };
 
 struct gpu_experts {
-	void		*copies;	/* the stream that fills buffers */
+	void		*copy_stream;	/* fills buffers */
 	void		*filled[BUFFERS], *emptied[BUFFERS];
 	uint64_t	 buffer[BUFFERS], most_bytes;	/* of an expert */
-	uint32_t	 turn;		/* of the next one's buffer */
+	uint32_t	 next_buffer;
 	uint64_t	 run;
 	uint64_t	*counted;	/* by layer: the run that its rows are of */
-	struct stack	 stack[];	/* by product of the code */
+	struct cache	 cache[];	/* by product of the code */
 };
 
 /* ---- when compiling ---- */
@@ -67,7 +67,7 @@ struct rlx_expert_product *gpu_experts_placed(struct rlx_lower *lo)
 	w = &lo->plan->val[lo->st->in[1]].place;
 	if (w->kind != RLX_PLACE_CONST && w->kind != RLX_PLACE_PARAM)
 		return NULL;
-	/* for whom else reads it all of it is brought */
+	/* for whom else reads it all of it is uploaded */
 	for (i = 0; i < lo->plan->n_step; i++)
 		for (k = 0; k < lo->plan->step[i].n_in; k++) {
 			const uint32_t v = lo->plan->step[i].in[k];
@@ -107,11 +107,11 @@ static enum rlx_status no_memory(struct gpu_exec *x)
 }
 
 /* Of a product that some call is. */
-static enum rlx_status make_stack(struct gpu_exec *x, uint32_t i)
+static enum rlx_status make_cache(struct gpu_exec *x, uint32_t i)
 {
 	const struct gpu_code *c = gpu_exec_code(x);
 	const struct rlx_expert_product *p = &c->base.product[i];
-	struct stack *s = &x->experts->stack[i];
+	struct cache *s = &x->experts->cache[i];
 	const struct rlx_plan_val *w;
 
 	s->val = c->base.plan->step[p->step].in[1];
@@ -122,8 +122,8 @@ static enum rlx_status make_stack(struct gpu_exec *x, uint32_t i)
 		s->io = c->first_io[RLX_IO_PARAM] + w->place.index + 1;
 	s->bytes = rlx_plan_bytes(c->base.plan, s->val) / (s->experts ? s->experts : 1);
 	s->slot = rlx_calloc(s->experts + 1ul, sizeof(*s->slot));
-	s->here = rlx_calloc(s->experts + 1ul, sizeof(*s->here));
-	if (!s->slot || !s->here)
+	s->uploaded = rlx_calloc(s->experts + 1ul, sizeof(*s->uploaded));
+	if (!s->slot || !s->uploaded)
 		return no_memory(x);
 	if (s->bytes > x->experts->most_bytes)
 		x->experts->most_bytes = s->bytes;
@@ -143,13 +143,13 @@ enum rlx_status gpu_experts_init(struct gpu_exec *x)
 
 	if (!c->most_experts)
 		return RLX_OK;
-	e = x->experts = rlx_calloc(1, sizeof(*e) + c->base.n_product * sizeof(e->stack[0]));
+	e = x->experts = rlx_calloc(1, sizeof(*e) + c->base.n_product * sizeof(e->cache[0]));
 	if (!e)
 		return no_memory(x);
 	e->counted = rlx_calloc(c->base.n_layer, sizeof(*e->counted));
 	if (!e->counted)
 		return no_memory(x);
-	rc = d->api->stream_new(&e->copies, GPU_STREAM_APART);
+	rc = d->api->stream_new(&e->copy_stream, GPU_STREAM_APART);
 	for (i = 0; i < BUFFERS && !rc; i++) {
 		rc = d->api->event_new(&e->filled[i], GPU_EVENT_PLAIN);
 		if (!rc)
@@ -158,7 +158,7 @@ enum rlx_status gpu_experts_init(struct gpu_exec *x)
 	st = gpu_check(d, rc, "making a stream", x->base.err);
 	for (i = 0; i < c->calls.n_call && !st; i++)
 		if (gpu_calls(c)[i].kind == GPU_EXPERTS_CALL)
-			st = make_stack(x, gpu_calls(c)[i].product);
+			st = make_cache(x, gpu_calls(c)[i].product);
 	return st;
 }
 
@@ -171,14 +171,14 @@ void gpu_experts_fini(struct gpu_exec *x)
 	if (!e)
 		return;
 	for (i = 0; i < gpu_exec_code(x)->base.n_product; i++) {
-		struct stack *s = &e->stack[i];
+		struct cache *s = &e->cache[i];
 
 		for (k = 0; s->slot && k < s->experts; k++)
 			gpu_mem_free(d, s->slot[k]);
 		gpu_mem_free(d, s->table);
 		gpu_range_put(d, s->range);
 		rlx_free(s->slot);
-		rlx_free(s->here);
+		rlx_free(s->uploaded);
 	}
 	for (i = 0; i < BUFFERS; i++) {
 		gpu_mem_free(d, e->buffer[i]);
@@ -187,8 +187,8 @@ void gpu_experts_fini(struct gpu_exec *x)
 		if (e->emptied[i])
 			d->api->event_free(e->emptied[i]);
 	}
-	if (e->copies)
-		d->api->stream_free(e->copies);
+	if (e->copy_stream)
+		d->api->stream_free(e->copy_stream);
 	rlx_free(e->counted);
 	rlx_free(e);
 	x->experts = NULL;
@@ -196,13 +196,13 @@ void gpu_experts_fini(struct gpu_exec *x)
 
 /* ---- before a run: slots as they were asked for ---- */
 
-static struct rlx_placement *placement_of(struct gpu_exec *x, const struct stack *s)
+static struct rlx_placement *placement_of(struct gpu_exec *x, const struct cache *s)
 {
 	return &x->base.placement[s->product->layer];
 }
 
 /* Experts of a layer count once, not in each of its products. */
-static bool counts(const struct gpu_exec *x, const struct stack *s)
+static bool counts(const struct gpu_exec *x, const struct cache *s)
 {
 	const struct rlx_code *c = x->base.code;
 
@@ -210,7 +210,7 @@ static bool counts(const struct gpu_exec *x, const struct stack *s)
 }
 
 /* A slot whose expert is to go; experts if there is none. */
-static uint32_t spare(const struct stack *s, const bool *resident, uint32_t from)
+static uint32_t evictable(const struct cache *s, const bool *resident, uint32_t from)
 {
 	while (from < s->experts && (!s->slot[from] || resident[from]))
 		from++;
@@ -218,12 +218,12 @@ static uint32_t spare(const struct stack *s, const bool *resident, uint32_t from
 }
 
 /* Slots of those that go pass to those that come, as far as these are as many. */
-static void pass_on(struct gpu_exec *x, struct stack *s)
+static void evict(struct gpu_exec *x, struct cache *s)
 {
 	struct rlx_placement *p = placement_of(x, s);
-	uint32_t e, from = spare(s, p->resident, 0);
+	uint32_t e, from = evictable(s, p->resident, 0);
 
-	for (e = 0; from < s->experts; from = spare(s, p->resident, from)) {
+	for (e = 0; from < s->experts; from = evictable(s, p->resident, from)) {
 		while (e < s->experts && (s->slot[e] || !p->resident[e]))
 			e++;
 		if (e < s->experts) {
@@ -234,12 +234,12 @@ static void pass_on(struct gpu_exec *x, struct stack *s)
 		}
 		p->stats.demoted += counts(x, s);
 		s->slot[from] = 0;
-		s->here[from] = false;
+		s->uploaded[from] = false;
 		s->stale = true;
 	}
 }
 
-static enum rlx_status no_room(struct gpu_exec *x, const struct stack *s, uint32_t e,
+static enum rlx_status no_room(struct gpu_exec *x, const struct cache *s, uint32_t e,
 			       const struct rlx_error *why)
 {
 	const struct rlx_expert_layer *l = &x->base.code->layer[s->product->layer];
@@ -252,7 +252,7 @@ static enum rlx_status no_room(struct gpu_exec *x, const struct stack *s, uint32
 	return why->status;
 }
 
-static enum rlx_status fill_up(struct gpu_exec *x, struct stack *s)
+static enum rlx_status make_slots(struct gpu_exec *x, struct cache *s)
 {
 	struct rlx_placement *p = placement_of(x, s);
 	struct rlx_error why = { 0 };
@@ -270,20 +270,20 @@ static enum rlx_status fill_up(struct gpu_exec *x, struct stack *s)
 }
 
 /* A param that was bound, or may hold something else. */
-static void look_at_param(struct gpu_exec *x, struct stack *s)
+static void check_param(struct gpu_exec *x, struct cache *s)
 {
 	struct gpu_range *old = s->range;
 
 	if (!s->io || !x->slot[s->io - 1].changed)
 		return;
-	memset(s->here, false, s->experts);
+	memset(s->uploaded, false, s->experts);
 	s->range = gpu_range_get(gpu_exec_device(x),
 				 x->base.arena[RLX_IO_PARAM][s->io - 1 -
 				 gpu_exec_code(x)->first_io[RLX_IO_PARAM]]);
 	gpu_range_put(gpu_exec_device(x), old);
 }
 
-static int upload(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_t to, void *stream)
+static int upload(struct gpu_exec *x, const struct cache *s, uint32_t e, uint64_t to, void *stream)
 {
 	const char *from = rlx_host_ptr(&x->base, s->val);
 
@@ -296,17 +296,17 @@ static int upload(struct gpu_exec *x, const struct stack *s, uint32_t e, uint64_
 }
 
 /* What is in slots, and the table of them. */
-static enum rlx_status upload_all(struct gpu_exec *x, struct stack *s)
+static enum rlx_status upload_all(struct gpu_exec *x, struct cache *s)
 {
 	struct gpu_device *d = gpu_exec_device(x);
 	uint32_t e;
 	int rc = 0;
 
 	for (e = 0; e < s->experts && !rc; e++) {
-		if (!s->slot[e] || s->here[e])
+		if (!s->slot[e] || s->uploaded[e])
 			continue;
 		rc = upload(x, s, e, s->slot[e], x->stream);
-		s->here[e] = !rc;
+		s->uploaded[e] = !rc;
 	}
 	if (!rc && s->stale)
 		rc = d->api->copy_in(s->table, s->slot, s->experts * sizeof(*s->slot), x->stream);
@@ -337,25 +337,25 @@ enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
 {
 	struct gpu_experts *e = x->experts;
 	enum rlx_status st = RLX_OK;
-	struct stack *s, *end;
+	struct cache *s, *end;
 
 	if (!e)
 		return RLX_OK;
 	e->run++;
-	end = e->stack + x->base.code->n_product;
-	for (s = e->stack; s < end; s++)
+	end = e->cache + x->base.code->n_product;
+	for (s = e->cache; s < end; s++)
 		if (s->product) {
-			look_at_param(x, s);
-			pass_on(x, s);
+			check_param(x, s);
+			evict(x, s);
 		}
-	for (s = e->stack; s < end; s++)	/* whoever reads it has seen it */
+	for (s = e->cache; s < end; s++)	/* whoever reads it has seen it */
 		if (s->product && s->io)
 			x->slot[s->io - 1].changed = false;
 	st = make_buffers(x);
-	for (s = e->stack; s < end && !st; s++)
+	for (s = e->cache; s < end && !st; s++)
 		if (s->product)
-			st = fill_up(x, s);
-	for (s = e->stack; s < end && !st; s++)
+			st = make_slots(x, s);
+	for (s = e->cache; s < end && !st; s++)
 		if (s->product)
 			st = upload_all(x, s);
 	return st;
@@ -364,7 +364,7 @@ enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
 /* ---- the product ---- */
 
 /* How many rows each expert has, as the first pass of @call left it in its scratch. */
-static enum rlx_status count(struct gpu_exec *x, const struct gpu_call *call, struct stack *s)
+static enum rlx_status count(struct gpu_exec *x, const struct gpu_call *call, struct cache *s)
 {
 	struct rlx_placement *p = placement_of(x, s);
 	struct gpu_device *d = gpu_exec_device(x);
@@ -421,18 +421,18 @@ static enum rlx_status multiply(struct gpu_exec *x, const struct gpu_call *call,
 
 /* One that is not resident: the buffer's last reader, the copy and the product take turns. */
 static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *call,
-				  const struct stack *s, uint32_t expert, struct rlx_g_grouped *a)
+				  const struct cache *s, uint32_t expert, struct rlx_g_grouped *a)
 {
-	const uint32_t k = x->experts->turn++ % BUFFERS;
+	const uint32_t k = x->experts->next_buffer++ % BUFFERS;
 	struct rlx_placement *p = placement_of(x, s);
 	struct gpu_device *d = gpu_exec_device(x);
 	struct gpu_experts *e = x->experts;
-	int rc = d->api->stream_after(e->copies, e->emptied[k], 0);
+	int rc = d->api->stream_after(e->copy_stream, e->emptied[k], 0);
 
 	if (!rc)
-		rc = upload(x, s, expert, e->buffer[k], e->copies);
+		rc = upload(x, s, expert, e->buffer[k], e->copy_stream);
 	if (!rc)
-		rc = d->api->event_record(e->filled[k], e->copies);
+		rc = d->api->event_record(e->filled[k], e->copy_stream);
 	if (!rc)
 		rc = d->api->stream_after(x->stream, e->filled[k], 0);
 	if (rc)
@@ -444,7 +444,7 @@ static enum rlx_status stream_one(struct gpu_exec *x, const struct gpu_call *cal
 
 /* Those that have slots: floats by one launch, packed ones one by one. */
 static enum rlx_status multiply_resident(struct gpu_exec *x, const struct gpu_call *call,
-					 const struct stack *s, struct rlx_g_grouped *a)
+					 const struct cache *s, struct rlx_g_grouped *a)
 {
 	const struct rlx_placement *p = placement_of(x, s);
 	enum rlx_status st = RLX_OK;
@@ -468,7 +468,7 @@ static enum rlx_status multiply_resident(struct gpu_exec *x, const struct gpu_ca
 
 enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
 {
-	struct stack *s = &x->experts->stack[call->product];
+	struct cache *s = &x->experts->cache[call->product];
 	const struct rlx_placement *p = placement_of(x, s);
 	enum rlx_status st;
 	struct rlx_g_grouped a;
@@ -490,5 +490,5 @@ enum rlx_status gpu_run_experts(struct gpu_exec *x, const struct gpu_call *call)
 void gpu_experts_settle(struct gpu_exec *x)
 {
 	if (x->experts)		/* what it says has been said */
-		gpu_exec_device(x)->api->stream_wait(x->experts->copies);
+		gpu_exec_device(x)->api->stream_wait(x->experts->copy_stream);
 }
