@@ -37,6 +37,7 @@ struct gpu_experts {
 	uint64_t	 buffer[BUFFERS], most_bytes;	/* of an expert */
 	uint32_t	 next_buffer;
 	uint64_t	 run;
+	bool		 ready;		/* slots are as they were asked for when that was looked at */
 	uint64_t	*counted;	/* by layer: the run that its rows are of */
 	struct cache	 cache[];	/* by product of the code */
 };
@@ -333,15 +334,36 @@ static enum rlx_status make_buffers(struct gpu_exec *x)
 	return st;
 }
 
+/* Is all as the last run had it: no layer placed anew, no param bound? */
+static bool is_ready(const struct gpu_exec *x)
+{
+	const struct rlx_code *c = x->base.code;
+	const struct cache *s = x->experts->cache;
+	bool ready = x->experts->ready;
+	uint32_t i;
+
+	for (i = 0; i < c->n_layer && ready; i++)
+		ready = !x->base.placement[i].changed;
+	for (i = 0; i < c->n_product && ready; i++)
+		ready = !s[i].product || !s[i].io || !x->slot[s[i].io - 1].changed;
+	return ready;
+}
+
 enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
 {
 	struct gpu_experts *e = x->experts;
 	enum rlx_status st = RLX_OK;
 	struct cache *s, *end;
+	uint32_t i;
 
 	if (!e)
 		return RLX_OK;
 	e->run++;
+	if (is_ready(x))
+		return RLX_OK;
+	e->ready = false;
+	for (i = 0; i < x->base.code->n_layer; i++)
+		x->base.placement[i].changed = false;
 	end = e->cache + x->base.code->n_product;
 	for (s = e->cache; s < end; s++)
 		if (s->product) {
@@ -358,6 +380,7 @@ enum rlx_status gpu_experts_prepare(struct gpu_exec *x)
 	for (s = e->cache; s < end && !st; s++)
 		if (s->product)
 			st = upload_all(x, s);
+	e->ready = !st;
 	return st;
 }
 

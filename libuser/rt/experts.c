@@ -72,6 +72,7 @@ enum rlx_status rlx_placements_init(struct rlx_session *s, struct rlx_error *err
 		if (!p->resident || !p->hits || !p->rows)
 			break;
 		memset(p->resident, true, c->layer[i].experts);
+		p->changed = true;
 	}
 	if (i < c->n_layer)
 		return rlx_fail(err, RLX_ENOMEM, "session: out of memory");
@@ -83,8 +84,10 @@ void rlx_placements_copy(struct rlx_session *s, const struct rlx_session *like)
 {
 	const struct rlx_code *c = s->p->code;
 
-	for (uint32_t i = 0; i < c->n_layer; i++)
+	for (uint32_t i = 0; i < c->n_layer; i++) {
 		memcpy(s->placement[i].resident, like->placement[i].resident, c->layer[i].experts);
+		s->placement[i].changed = true;
+	}
 }
 
 void rlx_placements_fini(struct rlx_session *s)

@@ -110,6 +110,7 @@ enum rlx_status rlx_moe_place(struct rlx_session *s, int layer, const bool *resi
 		memset(s->placement[i].resident, true, s->p->code->layer[i].experts);
 		if (n)
 			memcpy(s->placement[i].resident, resident, n * sizeof(*resident));
+		s->placement[i].changed = true;
 	}
 	return RLX_OK;
 }

@@ -112,6 +112,7 @@ struct rlx_expert_layer {
 /* What a session asks for of a layer's experts, and what its runs count. */
 struct rlx_placement {
 	bool			*resident;	/* by expert: wanted in the device's memory */
+	bool			 changed;	/* ... differs from what the exec last prepared */
 	uint64_t		*hits;		/* by expert: rows of all runs */
 	uint32_t		*rows;		/* by expert: of the run that is under way */
 	struct rlx_moe_stats	 stats;
