@@ -194,13 +194,21 @@ struct rlx_content {
 	bool		promised;
 };
 
-/* The product that step @step is; NULL: none. */
+/* The product that step @step is, of those in order of steps; NULL: none. */
 static inline struct rlx_expert_product *rlx_expert_product(const struct rlx_code *c,
 							    uint32_t step)
 {
-	for (uint32_t i = 0; i < c->n_product; i++)
-		if (c->product[i].step == step)
-			return &c->product[i];
+	uint32_t from = 0, end = c->n_product, mid;
+
+	while (from < end) {
+		mid = from + (end - from) / 2;
+		if (c->product[mid].step == step)
+			return &c->product[mid];
+		if (c->product[mid].step < step)
+			from = mid + 1;
+		else
+			end = mid;
+	}
 	return NULL;
 }
 
