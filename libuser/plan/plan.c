@@ -96,7 +96,9 @@ static enum dependence dependence_of(const struct planner *pl, const struct rlx_
 	if (n->def->traits & RLX_T_LEAF)
 		return n->def->index == RLX_OP_param ? ON_PARAMS :
 		       n->def->index == RLX_OP_constant ? ON_CONSTANTS : ON_RUN;
-	if (!n->n_in || n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH))
+	/* regions are pointwise, calls have been inlined; other bodies capture what they like */
+	if (!n->n_in || n->def->traits & RLX_T_IMPURE ||
+	    (n->def->traits & (RLX_T_SUBGRAPH | RLX_T_FUSED)) == RLX_T_SUBGRAPH)
 		return ON_RUN;
 	for (i = 0; i < n->n_in; i++) {
 		d = n->in[i] ? pl->dependence[pl->g->val[n->in[i]].node] : ON_CONSTANTS;

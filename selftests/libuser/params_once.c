@@ -156,6 +156,43 @@ static void once(const char *device, uint64_t seed)
 
 TEST(params_are_worked_on_once) { everywhere(once); }
 
+/* Pointwise ops that passes join to one, as Mamba's -exp(a) is. */
+static void joined(const char *device, uint64_t seed)
+{
+	struct rlx_graph *g = rlx_graph_new("joined");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, ROWS, IN));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, IN, WIDTH));
+	float got[ROWS * WIDTH];
+	struct rlx_session *s;
+	struct data d;
+	int i, k, r;
+
+	w = rlx_emit(g, neg, .x = rlx_emit(g, exp, .x = w));
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x, .b = w));
+	s = session(g, device);
+	for (r = 0; r < 5; r++) {
+		if (r % 3 == 0)
+			set_w(s, &d, &seed);
+		set_x(s, &d, &seed);
+		run(s);
+		CHECKF(left_out(s) == (r % 3 ? s->p->plan->n_step - 1 : 0), "%s: %u of %u steps "
+		       "left out", device, left_out(s), s->p->plan->n_step);
+		get(s, "y", got);
+		for (i = 0; i < ROWS * WIDTH; i++) {
+			double y = 0;
+
+			for (k = 0; k < IN; k++)
+				y -= (double)d.x[i / WIDTH * IN + k] *
+				     exp((double)d.w[k * WIDTH + i % WIDTH]);
+			CHECKF(fabs(got[i] - y) <= 1e-4 * (1 + fabs(y)), "%s: y[%d] is %g, not %g",
+			       device, i, (double)got[i], y);
+		}
+	}
+	rlx_session_free(s);
+}
+
+TEST(joined_ones_of_params_too) { everywhere(joined); }
+
 /* Whose memory may be written at any time. */
 static void each_run(const char *device, uint64_t seed)
 {
