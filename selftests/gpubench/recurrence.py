@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Mamba's selective scan and the gated delta rule on a GPU, timed here and by others.
+"""Mamba's selective scan, the gated delta rule and linear recurrences on a GPU, timed here and by
+others.
 
-	recurrence.py PROGRAMS [--seed N] [--cases N] [--family NAME ...] [--no-peer]
+	recurrence.py PROGRAMS [--seed N] [--cases N] [--short N] [--family NAME ...] [--no-peer]
+		      [--no-compiler]
 
 PROGRAMS is selftests/gpubench/programs, built. The peers of gated_delta_net are flash-linear-
-attention's kernels (Triton), chunked and, of few steps, recurrent, where Python finds `fla`, and
-PyTorch by chunks; those of selective_scan a Triton kernel that has a channel's states in registers,
-as mamba_ssm's has, and PyTorch compiled, by its associative scan. Shapes of real models come
-first, then --cases drawn ones from the seed. Both sides are CUDA graphs of some runs, operands on
-the device, in turns; the ratio is the fastest peer's time by ours, and results are compared. It
-fails where they differ."""
+attention's kernels (Triton), chunked and, of few steps, recurrent, where Python finds `fla`, a
+Triton kernel of few steps that has columns in registers, and PyTorch by chunks; those of
+selective_scan a Triton kernel that has a channel's states in registers, as mamba_ssm's has, and
+PyTorch compiled, by its associative scan; those of linear_scan are alike.
+Shapes of real models come first, then --cases drawn ones from the seed, then --short ones of 1 to
+16 steps, as decoders take. Both sides are CUDA graphs of some runs, operands on the device, in
+turns; the ratio is the fastest peer's time by ours, and results are compared. It fails where they
+differ."""
 import math
 import os
 import random
@@ -22,11 +26,12 @@ import torch.nn.functional as F  # noqa: E402
 
 import report  # noqa: E402
 from cases import Draw  # noqa: E402
-from sweep import Failed, Ours, differs  # noqa: E402
+from sweep import Failed, Ours, differs, repeats_of  # noqa: E402
 from timing import options  # noqa: E402
 from ways import Way, operands_of  # noqa: E402
 
-TURNS, REPEATS = 3, 5	# runs in a graph
+TURNS = 3
+COMPILER = True		# PyTorch's is asked, too
 try:
     import triton
     import triton.language as tl
@@ -80,12 +85,48 @@ def by_chunks(q, k, v, g, beta, state, chunk=64):
     return y / math.sqrt(dk)
 
 
+if triton:
+    @triton.autotune([triton.Config({"BLOCK": c}, num_warps=w)
+                      for c in (8, 32, 64) for w in (1, 4)], key=["hv", "dk", "dv"])
+    @triton.jit
+    def delta_kernel(q, k, v, g, beta, state, y, last, steps, hk, hv, dk, dv, scale,
+                     KEYS: tl.constexpr, BLOCK: tl.constexpr):
+        line, col = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        entry, head, key = line // hv, line % hv, tl.arange(0, KEYS)
+        there, known = col < dv, key < dk
+        both = known[:, None] & there[None, :]
+        at = line.to(tl.int64) * dk * dv + key[:, None] * dv + col[None, :]
+        s = tl.load(state + at, both, 0).to(tl.float32)
+        for t in range(steps):
+            row = (entry * steps + t).to(tl.int64)
+            of_keys = (row * hk + head // (hv // hk)) * dk + key
+            ks = tl.load(k + of_keys, known, 0).to(tl.float32)
+            qs = tl.load(q + of_keys, known, 0).to(tl.float32)
+            vs = tl.load(v + (row * hv + head) * dv + col, there, 0).to(tl.float32)
+            s *= tl.exp(tl.load(g + row * hv + head).to(tl.float32))
+            u = vs - tl.sum(s * ks[:, None], 0)
+            s += ks[:, None] * (u * tl.load(beta + row * hv + head).to(tl.float32))[None, :]
+            ys = tl.sum(s * qs[:, None], 0) * scale
+            tl.store(y + (row * hv + head) * dv + col, ys.to(y.dtype.element_ty), there)
+        tl.store(last + at, s.to(last.dtype.element_ty), both)
+
+
 def gated_delta_ways(t, steps):
     q, k, v = t["q"], t["k"], t["v"]
     g = -t["g"] * t["g"]
     beta, state = torch.sigmoid(t["beta"]), t["state"]
     gf, sf = g.float(), state.float()
+    (b, _, hk, dk), (hv, dv) = q.shape, v.shape[2:]
+
+    def by_triton():
+        y, last = torch.empty_like(v), torch.empty_like(state)
+        delta_kernel[lambda m: (triton.cdiv(dv, m["BLOCK"]), b * hv)](
+            q, k, v, g, beta, state, y, last, steps, hk, hv, dk, dv, 1 / math.sqrt(dk),
+            KEYS=triton.next_power_of_2(dk))
+        return y
     ways = [("PyTorch by chunks", lambda: by_chunks(q, k, v, g, beta, state))]
+    if triton and steps <= 256:
+        ways.append(("Triton", by_triton))
     if chunk_gated_delta_rule:
         def fla(fn):
             return lambda: fn(q, k, v, g=gf, beta=beta, initial_state=sf,
@@ -163,16 +204,64 @@ def selective_ways(t, steps):
         y = y if z is None else y * F.silu(z.float())
         return y.to(x.dtype), state[:, -1].to(x.dtype)
     ways = [("Triton", by_triton)] if triton else []
-    if bn * s * h * n <= 1 << 28:	# every state of every step is in memory
+    if COMPILER and bn * s * h * n <= 1 << 28:	# every state of every step is in memory
         compiled = torch.compile(plain, dynamic=False)
         ways.append(("PyTorch compiled", lambda: compiled()[0]))
+    return ways
+
+
+# ---- linear recurrences ----
+
+def linear_graph(d, outer, n, inner):
+    a, x = (d.input(name, (outer, n, inner)) for name in ("a", "x"))
+    d.op("linear_scan", a=a, x=x, initial=d.input("from", (outer, inner)), axis=1)
+    d.say("linear_scan %dx%dx%d" % (outer, n, inner))
+
+
+if triton:
+    @triton.autotune([triton.Config({"BLOCK": c}, num_warps=w)
+                      for c in (32, 128, 256) for w in (1, 4)], key=["inner"])
+    @triton.jit
+    def linear_kernel(a, x, first, y, n, inner, BLOCK: tl.constexpr):
+        row, at = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        there = at < inner
+        state = tl.load(first + row * inner + at, there, 0).to(tl.float32)
+        for t in range(n):
+            i = (row * n + t) * inner + at
+            state = tl.load(a + i, there, 0).to(tl.float32) * state + \
+                tl.load(x + i, there, 0).to(tl.float32)
+            tl.store(y + i, state.to(y.dtype.element_ty), there)
+
+
+def linear_ways(t, steps):
+    from torch._higher_order_ops.associative_scan import associative_scan
+    a, x, first = t["a"], t["x"], t["from"]
+    outer, n, inner = x.shape
+
+    def by_triton():
+        y = torch.empty_like(x)
+        linear_kernel[lambda m: (triton.cdiv(inner, m["BLOCK"]), outer)](
+            a, x, first, y, n, inner)
+        return y
+
+    def join(p, q):
+        return p[0] * q[0], q[0] * p[1] + q[1]
+
+    def plain():
+        af = a.float()
+        u = torch.cat([x[:, :1] + af[:, :1] * first[:, None].float(), x[:, 1:].float()], 1)
+        return associative_scan(join, (af, u), 1)[1].to(x.dtype)
+    ways = [("Triton", by_triton)] if triton and outer < 65536 else []
+    if COMPILER:
+        ways.append(("PyTorch compiled", torch.compile(plain, dynamic=False)))
     return ways
 
 
 # ---- the cases ----
 
 FAMILIES = {"gated_delta_net": (gated_delta_graph, gated_delta_ways),
-            "selective_scan": (selective_graph, selective_ways)}
+            "selective_scan": (selective_graph, selective_ways),
+            "linear_scan": (linear_graph, linear_ways)}
 REAL = {
     "gated_delta_net": [(dtype,) + shape for dtype, shape in [
         ("bf16", (1, 1024, 16, 16, 128, 128)), ("bf16", (1, 8192, 16, 16, 128, 128)),
@@ -187,17 +276,24 @@ REAL = {
         ("f16", (2, 2048, 4096, 16)), ("f32", (1, 2048, 4096, 16)),
         ("bf16", (1, 4096, 1536, 16)), ("bf16", (8, 1, 4096, 16)),
         ("bf16", (2, 2048, 2048, 64))]],
+    "linear_scan": [(dtype,) + shape for dtype, shape in [
+        ("bf16", (1, 2048, 2560)), ("bf16", (8, 2048, 4096)), ("f32", (1, 4096, 2560)),
+        ("bf16", (8, 1, 2560))]],
 }
 
 
-def drawn(rng, family):
+def drawn(rng, family, short):
     dtype = report.one_of(rng, "bf16", "bf16", "f16", "f32")
+    batch = report.size(rng, 1, 64) if short else report.one_of(rng, 1, 1, 2, 4)
+    steps = report.one_of(rng, 1, report.size(rng, 1, 16)) if short else \
+        report.size(rng, 1, 4096)
+    if family == "linear_scan":
+        return (dtype, batch, steps, report.size(rng, 64, 8192))
     if family == "selective_scan":
-        return (dtype, report.one_of(rng, 1, 1, 2, 4), report.size(rng, 1, 4096),
-                report.size(rng, 256, 6144), report.one_of(rng, 8, 16, 16, 32, 64),
-                rng.random() < 0.7)
+        return (dtype, batch, steps, report.size(rng, 256, 6144),
+                report.one_of(rng, 8, 16, 16, 32, 64), rng.random() < 0.7)
     hk = report.one_of(rng, 4, 8, 16)
-    return (dtype, report.one_of(rng, 1, 1, 2, 4), report.size(rng, 1, 4096), hk,
+    return (dtype, batch, steps, hk,
             hk * report.one_of(rng, 1, 1, 2), report.one_of(rng, 64, 128, 128, 256),
             report.one_of(rng, 64, 128, 128, 256))
 
@@ -212,8 +308,8 @@ class Case(Draw):
         FAMILIES[family][0](self, *shape)
 
 
-def peers_of(family, d, repeats):
-    """Ways that can, each a graph; in it one run, where a run takes much longer than ours."""
+def peers_of(family, d):
+    """Ways that can, each a graph of as many runs as ours would be."""
     ways, notes = [], []
     t = operands_of(d)
     steps = d.operands[0][1][1]
@@ -221,20 +317,16 @@ def peers_of(family, d, repeats):
         try:
             with torch.inference_mode():
                 run()
-                a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                a.record()
-                run()
-                b.record()
-                b.synchronize()
-                ways.append(Way(name, run, 1 if a.elapsed_time(b) > 4 else repeats))
+                ways.append(Way(name, run, repeats_of(Way(name, run, 1).us())))
         except Exception as e:		# one way that cannot is no way that the others cannot
             notes.append("%s: %s" % (name, (str(e).strip() or repr(e)).split("\n")[0][:90]))
     return ways, notes
 
 
 def measure(family, d, ours, i, alone):
-    launches, host = ours.open(i, REPEATS)
-    ways, notes = ([], []) if alone else peers_of(family, d, REPEATS)
+    ours.open(i, 1)
+    launches, host = ours.open(i, repeats_of(ours.us()))
+    ways, notes = ([], []) if alone else peers_of(family, d)
     best, theirs, wrong = math.inf, {w.name: math.inf for w in ways}, []
     got = ours.sample()
     for w in ways:
@@ -256,9 +348,14 @@ def measure(family, d, ours, i, alone):
 def main():
     p = options(8)
     p.add_argument("programs")
+    p.add_argument("--short", type=int, default=8, help="cases of 1 to 16 steps")
     p.add_argument("--no-peer", action="store_true", help="times of ours alone")
+    p.add_argument("--no-compiler", action="store_true",
+                   help="without PyTorch's, which takes long to compile")
     p.add_argument("--family", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))
     args = p.parse_args()
+    global COMPILER
+    COMPILER = not args.no_compiler
     torch.backends.cuda.matmul.allow_tf32 = False
     ours = Ours(os.path.abspath(args.programs), 120)
     failed = 0
@@ -266,7 +363,8 @@ def main():
                                                  torch.cuda.get_device_name(0)), flush=True)
     for family in args.family:
         rng = random.Random("%d %s" % (args.seed, family))
-        shapes = REAL[family] + [drawn(rng, family) for _ in range(args.cases)]
+        shapes = REAL[family] + [drawn(rng, family, i >= args.cases)
+                                 for i in range(args.cases + args.short)]
         draws, ratios = [Case(family, *s) for s in shapes], []
         said = ours.prepare(draws)
         for i, d in enumerate(draws):
