@@ -14,12 +14,13 @@
  * Limits: f64, computed so, f32, f16 and bf16, in f32; keys up to 2,048. gated_delta_chunks.cu has
  * many steps of f16 and bf16, on tensor cores.
  */
-#include "kernels/gpu/dialect.h"
+#include "kernels/gpu/ssm_states.h"
 #include "kernels/ssm.h"
 
 typedef rlx_t<DELTA_TYPE> elem;
 typedef elem::mem mem;
 typedef elem::acc num;
+typedef ssm_states<elem, DELTA_COLS, DELTA_VEC> run;
 
 enum {
 	THREADS = RLX_K_SSM_THREADS, LANES = DELTA_LANES, KEYS = DELTA_KEYS, COLS = DELTA_COLS,
@@ -189,36 +190,45 @@ static DEV inline void finish(const work &w, const area &s, int64_t step)
 	}
 }
 
-RLX_G_KERNEL(gated_delta_net, struct rlx_k_gated_delta, THREADS)
+RLX_G_KERNEL_PDL(gated_delta_net, struct rlx_k_gated_delta, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	const area s = area_of(shared);
-	const int64_t blocks = (a.dv + VALUES - 1) / VALUES, head = blockIdx.x / blocks % a.hv;
-	const int64_t entry = blockIdx.x / blocks / a.hv, key_head = head / (a.hv / a.hk);
-	const int64_t first = blockIdx.x % blocks * VALUES, row = entry * a.steps;
+	/* 32 bits count blocks, and divide in a tenth of the time that 64 take */
+	const uint32_t blocks = (uint32_t)((a.dv + VALUES - 1) / VALUES);
+	const uint32_t heads = (uint32_t)a.hv, of = blockIdx.x / blocks;
+	const int64_t entry = of / heads, head = of % heads;
+	const int64_t key_head = (uint32_t)head / (heads / (uint32_t)a.hk);
+	const int64_t first = (int64_t)(blockIdx.x % blocks) * VALUES, row = entry * a.steps;
 	const int64_t values = (row * a.hv + head) * a.dv + first;
 	const int64_t keys = (row * a.hk + key_head) * a.dk, rates = row * a.hv + head;
 	const int64_t column = threadIdx.x / LANES * COLS;
 	const int64_t at = (entry * a.hv + head) * a.dk * a.dv + first + column;
-	const work w = { RLX_G_PTR(const mem, a.q) + keys, RLX_G_PTR(const mem, a.k) + keys,
-			 RLX_G_PTR(const mem, a.v) + values, RLX_G_PTR(const mem, a.g) + rates,
-			 RLX_G_PTR(const mem, a.beta) + rates, RLX_G_PTR(mem, a.y) + values,
+	const mem *from = ssm_ptr<const mem>(a.state, env) + at;
+	mem *last = ssm_ptr<mem>(a.last, env) + at;
+	const work w = { ssm_ptr<const mem>(a.q, env) + keys, ssm_ptr<const mem>(a.k, env) + keys,
+			 ssm_ptr<const mem>(a.v, env) + values,
+			 ssm_ptr<const mem>(a.g, env) + rates,
+			 ssm_ptr<const mem>(a.beta, env) + rates, ssm_ptr<mem>(a.y, env) + values,
 			 a.hk * a.dk, a.hv * a.dv, a.hv, a.steps, a.dk, first,
 			 a.dv - first < VALUES ? a.dv - first : VALUES };
-	const mem *from = RLX_G_PTR(const mem, a.state);
-	mem *last = RLX_G_PTR(mem, a.last);
+	const int count = (int)(w.count - column < COLS ? w.count - column : COLS);
 	num state[COLS][KEYS];
+	run held[KEYS];
 	tile t;
 
+	pdl_wait();	/* no launch writes addresses */
 	bring(t, w, 0);
+#pragma unroll
+	for (int i = 0; i < KEYS; i++)
+		held[i].load(from + key_of(i) * a.dv, a.state && key_of(i) < a.dk ? count : 0);
 #pragma unroll
 	for (int i = 0; i < KEYS; i++)
 #pragma unroll
 		for (int c = 0; c < COLS; c++)
-			state[c][i] = from && key_of(i) < a.dk && column + c < w.count ?
-				      elem::get(from[at + key_of(i) * a.dv + c]) : 0;
+			state[c][i] = held[i].get(c);
 	for (int64_t step = 0; step < a.steps; step += STEPS) {
-		const int count = (int)(a.steps - step < STEPS ? a.steps - step : STEPS);
+		const int here = (int)(a.steps - step < STEPS ? a.steps - step : STEPS);
 
 		spread(t, s);
 		__syncthreads();
@@ -226,16 +236,17 @@ RLX_G_KERNEL(gated_delta_net, struct rlx_k_gated_delta, THREADS)
 			bring(t, w, step + STEPS);
 		products(s);
 		__syncthreads();
-		for (int i = 0; i < count; i++)
+		for (int i = 0; i < here; i++)
 			step_of(state, s, i, (num)a.scale);
 		__syncthreads();
 		finish(w, s, step);
 		__syncthreads();
 	}
 #pragma unroll
-	for (int i = 0; i < KEYS; i++)
+	for (int i = 0; i < KEYS; i++) {
 #pragma unroll
 		for (int c = 0; c < COLS; c++)
-			if (key_of(i) < a.dk && column + c < w.count)
-				last[at + key_of(i) * a.dv + c] = elem::put(state[c][i]);
+			held[i].put(c, state[c][i]);
+		held[i].store(last + key_of(i) * a.dv, key_of(i) < a.dk ? count : 0);
+	}
 }

@@ -28,32 +28,70 @@ static inline int64_t rlx_g_scan_chunks(int64_t blocks, int64_t want, int64_t st
 	return chunks < 3 ? 1 : chunks;
 }
 
+/* Elements of @size bytes in an access of up to 16: they divide rows of @n, @run of them, @at. */
+static inline int64_t rlx_g_scan_vec(int64_t n, int64_t run, int64_t size, uint64_t at)
+{
+	int64_t vec = 16 / size;
+
+	while (vec > 1 && (n % vec || run % vec || at % (uint64_t)(vec * size)))
+		vec /= 2;
+	return vec;
+}
+
+/* Many columns: a thread has some side by side, while two blocks for each multiprocessor stay. */
+static inline int64_t rlx_g_linear_scan_vec(const struct rlx_k_linear_scan *a, int64_t sms)
+{
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
+	const uint64_t at = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->x |
+			    (uint64_t)(uintptr_t)a->initial | (uint64_t)(uintptr_t)a->y;
+	int64_t vec = rlx_g_scan_vec(a->inner, 16, size, at);
+
+	while (vec > 1 && a->outer * a->inner / vec < sms * 2 * RLX_K_LINEAR_SCAN_THREADS)
+		vec /= 2;
+	return vec;
+}
+
 static inline void rlx_g_linear_scan_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_linear_scan *a = (const struct rlx_k_linear_scan *)args;
 	const int64_t all = a->outer * a->inner, sms = l->processors ? l->processors : 132;
 	const bool lines = a->inner < 16 && a->n >= 64;
-	const int64_t blocks = lines ? all : rlx_g_ceil(all, RLX_K_LINEAR_SCAN_THREADS);
+	const int64_t vec = lines ? 1 : rlx_g_linear_scan_vec(a, sms);
+	int64_t blocks = lines ? all : rlx_g_ceil(all, RLX_K_LINEAR_SCAN_THREADS);
 	const int64_t chunks = rlx_g_scan_chunks(blocks, sms * (lines ? 4 : 8), a->n,
 						 lines ? 4096 : 64);
 
+	if (!lines)
+		blocks = rlx_g_ceil(all / vec, RLX_K_LINEAR_SCAN_THREADS);
 	rlx_g_line(l, a->n ? blocks * chunks : 0, RLX_K_LINEAR_SCAN_THREADS);
-	RLX_G_VARIANT(l, linear_scan, .SCAN_TYPE = a->type, .SCAN_LINES = lines);
+	RLX_G_VARIANT(l, linear_scan, .SCAN_TYPE = a->type, .SCAN_LINES = lines,
+		      .SCAN_VEC = (int32_t)vec);
 	if (chunks == 1)
 		return;
 	l->n_launches = 2;
 	l->scratch = (uint64_t)(chunks * all) * 2 * sizeof(double);
 }
 
-/* Lanes of a channel: 4 states each or fewer, more lanes where warps are few. */
+/*
+ * Lanes of a channel: 4 states each or fewer, more lanes where warps are few. Few steps take what
+ * it takes until operands are there, once for each block that a multiprocessor has one after the
+ * other: so up to 16 states where more lanes were more blocks than 6 for each, and 8 of a step.
+ */
 static inline int64_t rlx_g_selective_scan_lanes(const struct rlx_k_selective_scan *a,
 						 int64_t sms)
 {
+	const int64_t channels = a->batch * a->h, least = a->steps <= 2 ? 8 : 2;
 	int64_t lanes = 1;
 
+	if (a->steps <= 16) {
+		while (lanes < 32 && (lanes * 16 < a->n || (lanes * least < a->n &&
+							    channels * lanes * 2 <= sms * 768)))
+			lanes *= 2;
+		return lanes;
+	}
 	while (lanes < 32 && lanes * 4 < a->n)
 		lanes *= 2;
-	while (lanes < 32 && lanes * 2 <= a->n && a->batch * a->h * lanes < sms * 8 * 32)
+	while (lanes < 32 && lanes * 2 <= a->n && channels * lanes < sms * 8 * 32)
 		lanes *= 2;
 	return lanes;
 }
@@ -66,14 +104,18 @@ static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_la
 	const int64_t states = a->n ? rlx_g_ceil(a->n, lanes) : 1;
 	const int64_t channels = RLX_K_SSM_THREADS / lanes;
 	const int64_t blocks = a->batch * rlx_g_ceil(a->h, channels);
+	const uint64_t at = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->state |
+			    (uint64_t)(uintptr_t)a->last;
 	int64_t steps = 8 * lanes < 32 ? 8 * lanes : 32, chunks, each;
 
 	each = (3 * channels + 2 * lanes * states) * size;
-	while (steps > 4 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
+	while (steps > 1 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
 		steps /= 2;
 	RLX_G_VARIANT(l, selective_scan, .SCAN_TYPE = a->type, .SCAN_LANES = (int32_t)lanes,
 		      .SCAN_STATES = (int32_t)states, .SCAN_STEPS = (int32_t)steps,
-		      .SCAN_TAIL = lanes * states != a->n);
+		      .SCAN_TAIL = lanes * states != a->n,
+		      .SCAN_VEC = (int32_t)rlx_g_scan_vec(a->n, states, (int64_t)rlx_k_type_size(
+						(enum rlx_dtype)a->type), at));
 	if (a->n > 2048 || steps * each > l->most_shared)
 		return;
 	chunks = rlx_g_scan_chunks(blocks, sms * 4, a->steps, 4 * steps);
@@ -85,17 +127,28 @@ static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_la
 	l->scratch = (uint64_t)(chunks * a->batch * a->h * (a->n + 1) * size);
 }
 
-/* The recurrent form: as many columns a thread as leave two blocks for each multiprocessor. */
+/*
+ * The recurrent form: as many columns a thread as leave two blocks for each multiprocessor. Few
+ * steps take what it takes to read and write the state, by pieces of its rows as wide as a warp's
+ * columns are, each of which costs a multiprocessor the same: so 16 bytes of 16-bit floats where
+ * that leaves most multiprocessors a block.
+ */
 static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
 	const int64_t sms = l->processors ? l->processors : 132, size = a->type == RLX_F64 ? 8 : 4;
+	const uint64_t at = (uint64_t)(uintptr_t)a->state | (uint64_t)(uintptr_t)a->last;
+	const int64_t bytes = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
+	const int64_t lines = a->batch * a->hv;
 	int64_t lanes = 1, keys, cols = 4, steps = 16, each, values;
 
 	while (lanes < 32 && lanes * 16 < a->dk)
 		lanes *= 2;
 	keys = rlx_g_ceil(rlx_g_ceil(a->dk, lanes), 4) * 4;
-	while (cols > 1 && (cols * keys > 64 || a->batch * a->hv *
+	if (a->steps <= 4 && bytes == 2 && keys <= 16 && rlx_g_scan_vec(a->dv, 8, 2, at) == 8 &&
+	    lines * rlx_g_ceil(a->dv, RLX_K_SSM_THREADS / lanes * 8) >= sms * 3 / 4)
+		cols = 8;
+	while (cols > 1 && cols < 8 && (cols * keys > 64 || lines *
 	       rlx_g_ceil(a->dv, RLX_K_SSM_THREADS / lanes * cols) < 2 * sms))
 		cols /= 2;
 	values = RLX_K_SSM_THREADS / lanes * cols;
@@ -104,10 +157,11 @@ static inline void rlx_g_gated_delta_net_launch(const void *args, struct rlx_g_l
 		steps /= 2;
 	RLX_G_VARIANT(l, gated_delta_net, .DELTA_TYPE = a->type, .DELTA_LANES = (int32_t)lanes,
 		      .DELTA_KEYS = (int32_t)keys, .DELTA_COLS = (int32_t)cols,
-		      .DELTA_STEPS = (int32_t)steps);
+		      .DELTA_STEPS = (int32_t)steps,
+		      .DELTA_VEC = (int32_t)rlx_g_scan_vec(a->dv, cols, bytes, at));
 	if (a->dk > 2048 || steps * each > l->most_shared)
 		return;
-	rlx_g_line(l, a->batch * a->hv * rlx_g_ceil(a->dv, values), RLX_K_SSM_THREADS);
+	rlx_g_line(l, lines * rlx_g_ceil(a->dv, values), RLX_K_SSM_THREADS);
 	l->shared = (uint32_t)(steps * each);
 }
 

@@ -3,7 +3,7 @@
  * Linear recurrences, y_t = a_t y_(t-1) + x_t along an axis, from either end.
  *
  * Algorithm: what some steps do to the y ahead of them is (product of a, y from 0), and two such
- * pairs join to one. SCAN_LINES 0: a thread has a column, neighbours of it lie side by side, eight
+ * pairs join to one. SCAN_LINES 0: a thread has SCAN_VEC columns, which lie side by side, some
  * steps' operands under way at a time. SCAN_LINES 1, for few columns: a block has a line, 1,024
  * steps at a time, four a thread, joined by shuffles (Hillis and Steele), then over warps.
  * Few lines or columns: the steps are cut into chunks of a block each; a launch ahead finds the
@@ -13,14 +13,19 @@
  * Limits: f64, f32, f16 and bf16, computed in f64 like running sums: a product of many a overflows
  * no sooner than what it is made for.
  */
-#include "kernels/gpu/dialect.h"
+#include "kernels/gpu/ssm_states.h"
 #include "kernels/ssm.h"
 
 typedef rlx_t<SCAN_TYPE> elem;
 typedef elem::mem mem;
 typedef double num;
 
-enum { THREADS = RLX_K_LINEAR_SCAN_THREADS, UNDER_WAY = 8, ITEMS = 4 };
+typedef ssm_states<elem, SCAN_VEC, SCAN_VEC> run;
+
+enum {
+	THREADS = RLX_K_LINEAR_SCAN_THREADS, VEC = SCAN_VEC, UNDER_WAY = VEC > 1 ? 4 : 8,
+	ITEMS = 4,
+};
 
 #define MOST	1.7976931348623157e308	/* of a double */
 
@@ -102,25 +107,32 @@ static DEV inline pair load(const line &l, int64_t t)
 	return { in ? elem::get(a) : 1, in ? elem::get(x) : 0 };
 }
 
-/* A thread's column from @y on; WRITE: to memory. */
-template <bool WRITE> static DEV inline pair column(const line &l, pair p)
+/* A thread's columns from @p on; WRITE: to memory. */
+template <bool WRITE> static DEV inline void columns(const line &l, pair *p)
 {
 	for (int64_t t = l.from; t < l.end; t += UNDER_WAY) {
-		pair in[UNDER_WAY];
+		run a[UNDER_WAY], x[UNDER_WAY], y;
 
 #pragma unroll
-		for (int i = 0; i < UNDER_WAY; i++)
-			in[i] = load(l, t + i);
+		for (int i = 0; i < UNDER_WAY; i++) {
+			const int64_t at = l.base + (t + i) * l.step;
+
+			a[i].load(l.a + at, t + i < l.end ? VEC : 0);
+			x[i].load(l.x + at, t + i < l.end ? VEC : 0);
+		}
 #pragma unroll
 		for (int i = 0; i < UNDER_WAY; i++) {
 			if (t + i >= l.end)
 				break;
-			p = step(p, in[i]);
+#pragma unroll
+			for (int c = 0; c < VEC; c++) {
+				p[c] = step(p[c], { a[i].get(c), x[i].get(c) });
+				y.part[0].v[c] = put(p[c].y);
+			}
 			if (WRITE)
-				l.y[l.base + (t + i) * l.step] = put(p.y);
+				y.store(l.y + l.base + (t + i) * l.step, VEC);
 		}
 	}
-	return p;
 }
 
 /* The same of a block's line. */
@@ -158,19 +170,26 @@ template <bool WRITE> static DEV inline pair whole_line(const line &l, pair p, p
 	return p;
 }
 
-RLX_G_KERNEL(linear_scan, struct rlx_k_linear_scan, THREADS)
+RLX_G_KERNEL_PDL(linear_scan, struct rlx_k_linear_scan, THREADS)
 {
 	SHARED(pair, smem, [MAX_WARPS]);
-	const int64_t all = a.outer * a.inner;
-	const int64_t blocks = SCAN_LINES ? all : (all + THREADS - 1) / THREADS;
-	const int64_t chunks = gridDim.x / blocks, chunk = blockIdx.x / blocks;
-	const int64_t each = (a.n + chunks - 1) / chunks, block = blockIdx.x % blocks;
-	const int64_t at = SCAN_LINES ? block : block * THREADS + threadIdx.x;
-	const mem *from = RLX_G_PTR(const mem, a.initial);
-	pair *left = (pair *)env.scratch, p = nothing();
-	line l = { RLX_G_PTR(const mem, a.a), RLX_G_PTR(const mem, a.x), RLX_G_PTR(mem, a.y),
-		   at / a.inner * a.n * a.inner + at % a.inner, a.inner, chunk * each, 0 };
+	const int64_t all = a.outer * a.inner, threads = all / VEC;
+	const int64_t blocks = SCAN_LINES ? all : (threads + THREADS - 1) / THREADS;
+	/* 32 bits count blocks, and divide in a tenth of the time that 64 take */
+	const uint32_t chunks = gridDim.x / (uint32_t)blocks;
+	const uint32_t chunk = chunks > 1 ? blockIdx.x / (uint32_t)blocks : 0;
+	const int64_t each = chunks > 1 ? (a.n + chunks - 1) / chunks : a.n;
+	const int64_t block = blockIdx.x - (int64_t)chunk * blocks;
+	const int64_t at = SCAN_LINES ? block : (block * THREADS + threadIdx.x) * VEC;
+	const int64_t outer = all >> 32 ? at / a.inner : (uint32_t)at / (uint32_t)a.inner;
+	const mem *from = ssm_ptr<const mem>(a.initial, env);
+	pair *left = (pair *)env.scratch, p[VEC];
+	line l = { ssm_ptr<const mem>(a.a, env), ssm_ptr<const mem>(a.x, env),
+		   ssm_ptr<mem>(a.y, env), outer * (a.n - 1) * a.inner + at, a.inner, chunk * each,
+		   0 };
+	run first;
 
+	pdl_wait();	/* no launch writes addresses */
 	if (at >= all)
 		return;
 	l.end = l.from + each < a.n ? l.from + each : a.n;
@@ -178,17 +197,29 @@ RLX_G_KERNEL(linear_scan, struct rlx_k_linear_scan, THREADS)
 		l.base += (a.n - 1) * a.inner;
 		l.step = -a.inner;
 	}
+#pragma unroll
+	for (int c = 0; c < VEC; c++)
+		p[c] = nothing();
 	if (chunks > 1 && !env.pass) {
-		p = SCAN_LINES ? whole_line<false>(l, p, smem) : column<false>(l, p);
-		if (!SCAN_LINES || !threadIdx.x)
-			left[chunk * all + at] = p;
+		if (SCAN_LINES)
+			*p = whole_line<false>(l, *p, smem);
+		else
+			columns<false>(l, p);
+#pragma unroll
+		for (int c = 0; c < VEC; c++)
+			if (!SCAN_LINES || !threadIdx.x)
+				left[chunk * all + at + c] = p[c];
 		return;
 	}
-	p.y = from ? elem::get(from[at]) : 0;
-	for (int64_t c = 0; c < chunk; c++)
-		p = then(p, left[c * all + at]);
+	first.load(from + at, a.initial ? VEC : 0);
+#pragma unroll
+	for (int c = 0; c < VEC; c++) {
+		p[c].y = first.get(c);
+		for (int64_t k = 0; k < chunk; k++)
+			p[c] = then(p[c], left[k * all + at + c]);
+	}
 	if (SCAN_LINES)
-		whole_line<true>(l, p, smem);
+		whole_line<true>(l, *p, smem);
 	else
-		column<true>(l, p);
+		columns<true>(l, p);
 }

@@ -15,16 +15,25 @@
  * next, with x, delta, z and y once.
  * Limits: f64, computed so, f32, f16 and bf16, in f32; states up to 2,048 a channel.
  */
-#include "kernels/gpu/dialect.h"
+/* Of few steps many blocks come after each other: more of these at a time hide more. */
+#if SCAN_TYPE == 1	/* f64 */
+#elif SCAN_STATES > 8 || SCAN_STEPS > 16	/* which have no room */
+#elif SCAN_STEPS <= 4 * SCAN_LANES && SCAN_STEPS * SCAN_STATES <= 64
+#define RLX_G_BLOCKS	6
+#elif SCAN_STATES > 4
+#define RLX_G_BLOCKS	4
+#endif
+#include "kernels/gpu/ssm_states.h"
 #include "kernels/ssm.h"
 
 typedef rlx_t<SCAN_TYPE> elem;
 typedef elem::mem mem;
 typedef elem::acc num;
+typedef ssm_states<elem, SCAN_STATES, SCAN_VEC> run;
 
 enum {
 	THREADS = RLX_K_SSM_THREADS, LANES = SCAN_LANES, STATES = SCAN_STATES, STEPS = SCAN_STEPS,
-	CHANNELS = THREADS / LANES, WIDTH = LANES * STATES, GROUP = 4,
+	CHANNELS = THREADS / LANES, WIDTH = LANES * STATES, GROUP = STEPS < 4 ? STEPS : 4,
 	EACH = (STEPS * CHANNELS + THREADS - 1) / THREADS,	/* of x that a thread brings */
 	ROWS = (STEPS * WIDTH + THREADS - 1) / THREADS,		/* of b */
 };
@@ -45,10 +54,11 @@ struct tile {
 
 /* What a block works on: steps [from, end) of the channels from @first on. */
 struct work {
-	const mem	*x, *delta, *b, *c, *d, *z;
+	const mem	*x, *delta, *b, *c, *z;
 	mem		*y;
 	int64_t		h, n, first, from, end;
-	bool		softplus;
+	num		skip;		/* d of the channel that a thread brings and finishes */
+	bool		softplus, skips;
 };
 
 /* What is shared: delta and delta x, sums, b and c of SCAN_STEPS steps. */
@@ -77,8 +87,7 @@ static DEV inline void bring(tile &t, const work &w, int64_t step)
 
 		t.x[i] = load_if(w.x + at, in);
 		t.delta[i] = load_if(w.delta + at, in);
-		if (w.z)
-			t.z[i] = load_if(w.z + at, in);
+		t.z[i] = load_if(w.z + at, in && w.z);
 	}
 #pragma unroll
 	for (int i = 0; i < ROWS; i++) {
@@ -130,8 +139,8 @@ static DEV inline void finish(const tile &t, const work &w, const area &s, int64
 		if (k >= STEPS || step + k >= w.end || ch >= w.h)
 			continue;
 		y = s.sum[e];
-		if (w.d)
-			y += elem::get(w.d[ch]) * elem::get(t.x[i]);
+		if (w.skips)
+			y += w.skip * elem::get(t.x[i]);
 		if (w.z)
 			y *= gate(elem::get(t.z[i]));
 		w.y[(step + k) * w.h + ch] = elem::put(y);
@@ -215,12 +224,12 @@ static DEV inline void steps_of(states &st, const area &s, int k, int count)
 			s.sum[(k + base + i) * CHANNELS + ch] = y[i];
 }
 
+/* @next: the first steps. */
 template <bool Y>
-static DEV inline void walk(states &st, const work &w, const area &s)
+static DEV inline void walk(states &st, const work &w, const area &s, tile &next)
 {
-	tile t, next;
+	tile t;
 
-	bring(next, w, w.from);
 	for (int64_t step = w.from; step < w.end; step += STEPS) {
 		const int count = (int)(w.end - step < STEPS ? w.end - step : STEPS);
 
@@ -261,17 +270,13 @@ static DEV inline num decayed(num h, num sum, num a)
 	return h == 0 && sum - sum == 0 && a - a == 0 ? h : decay(sum, a) * h;
 }
 
-/* Channel @line's states ahead of @chunk, of @chunks. */
+/* Channel @line's states ahead of @chunk, of @chunks; those ahead of all are there. */
 static DEV inline void begin(states &st, const struct rlx_k_selective_scan &a,
 			     const struct rlx_g_env &env, int64_t chunks, int64_t chunk,
 			     int64_t line)
 {
-	const mem *from = RLX_G_PTR(const mem, a.state);
 	const int first = (int)threadIdx.x % LANES * STATES;
 
-#pragma unroll
-	for (int j = 0; j < STATES; j++)
-		st.h[j] = from && j < st.n ? elem::get(from[line * a.n + first + j]) : 0;
 	for (int64_t c = 0; st.n > 0 && c < chunk; c++) {
 		const num *left = left_at(a, env, c, line) + first;
 		const num sum = *sum_at(a, env, chunks, c, line);
@@ -283,53 +288,78 @@ static DEV inline void begin(states &st, const struct rlx_k_selective_scan &a,
 	}
 }
 
-RLX_G_KERNEL(selective_scan, struct rlx_k_selective_scan, THREADS)
+/* The states behind all steps are those of @w's, if it has the last of them. */
+static DEV inline void end(const states &st, const struct rlx_k_selective_scan &a,
+			   const struct rlx_g_env &env, const work &w, int64_t line)
+{
+	run last;
+
+#pragma unroll
+	for (int j = 0; j < STATES; j++)
+		last.put(j, st.h[j]);
+	/* of several chunks the last that has steps */
+	if (w.end == a.steps && (w.from < w.end || !w.from))
+		last.store(ssm_ptr<mem>(a.last, env) + line * a.n +
+			   threadIdx.x % LANES * STATES, st.n);
+}
+
+RLX_G_KERNEL_PDL(selective_scan, struct rlx_k_selective_scan, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	const area s = area_of(shared);
-	const int64_t groups = (a.h + CHANNELS - 1) / CHANNELS, blocks = groups * a.batch;
-	const int64_t chunks = gridDim.x / blocks, chunk = blockIdx.x / blocks;
-	const int64_t entry = blockIdx.x % blocks / groups;
-	const int64_t each = ((a.steps + chunks - 1) / chunks + STEPS - 1) / STEPS * STEPS;
-	const int64_t channel = blockIdx.x % groups * CHANNELS + threadIdx.x / LANES;
+	/* 32 bits count blocks, and divide in a tenth of the time that 64 take */
+	const uint32_t groups = (uint32_t)((a.h + CHANNELS - 1) / CHANNELS);
+	const uint32_t blocks = groups * (uint32_t)a.batch, chunks = gridDim.x / blocks;
+	const uint32_t chunk = chunks > 1 ? blockIdx.x / blocks : 0;
+	const uint32_t entry = (blockIdx.x - chunk * blocks) / groups;
+	const int64_t group = blockIdx.x - chunk * blocks - entry * groups;
+	const int64_t each = chunks > 1 ? ((a.steps + chunks - 1) / chunks + STEPS - 1) / STEPS *
+			     STEPS : a.steps;
+	const int64_t channel = group * CHANNELS + threadIdx.x / LANES;
 	const int64_t line = entry * a.h + channel, row = entry * a.steps;
+	const int64_t brought = group * CHANNELS + threadIdx.x % CHANNELS;
 	const int first = (int)threadIdx.x % LANES * STATES;
-	const mem *rates = RLX_G_PTR(const mem, a.a), *z = RLX_G_PTR(const mem, a.z);
-	const bool ahead = chunks > 1 && !env.pass;
-	work w = { RLX_G_PTR(const mem, a.x) + row * a.h,
-		   RLX_G_PTR(const mem, a.delta) + row * a.h, RLX_G_PTR(const mem, a.b) + row * a.n,
-		   RLX_G_PTR(const mem, a.c) + row * a.n, RLX_G_PTR(const mem, a.d),
-		   z && !ahead ? z + row * a.h : NULL, RLX_G_PTR(mem, a.y) + row * a.h, a.h, a.n,
-		   blockIdx.x % groups * CHANNELS, chunk * each, 0, a.softplus != 0 };
+	const bool ahead = chunks > 1 && !env.pass, skips = a.d && !ahead;
+	const mem *rates = ssm_ptr<const mem>(a.a, env), *z = ssm_ptr<const mem>(a.z, env);
+	const mem *d = ssm_ptr<const mem>(a.d, env), *from = ssm_ptr<const mem>(a.state, env);
+	work w = { ssm_ptr<const mem>(a.x, env) + row * a.h,
+		   ssm_ptr<const mem>(a.delta, env) + row * a.h,
+		   ssm_ptr<const mem>(a.b, env) + row * a.n,
+		   ssm_ptr<const mem>(a.c, env) + row * a.n, a.z && !ahead ? z + row * a.h : NULL,
+		   ssm_ptr<mem>(a.y, env) + row * a.h, a.h, a.n, group * CHANNELS, chunk * each, 0,
+		   0, a.softplus != 0, skips };
 	states st;
+	tile t;
+	run held, rate_of;
+	mem skip;
 
 	w.end = w.from + each < a.steps ? w.from + each : a.steps;
 	st.sum = 0;
 	st.n = channel < a.h ? (int)(a.n - first < STATES ? a.n - first : STATES) : 0;
+	pdl_wait();	/* no launch writes addresses */
+	bring(t, w, w.from);
+	skip = load_if(d + brought, skips && brought < a.h);
+	rate_of.load(rates + channel * a.n + first, st.n);
+	held.load(from + line * a.n + first, a.state && !ahead ? st.n : 0);
+	w.skip = elem::get(skip);
 #pragma unroll
-	for (int j = 0; j < STATES; j++)
-		st.a[j] = j < st.n ? rate(elem::get(rates[channel * a.n + first + j])) : 0;
+	for (int j = 0; j < STATES; j++) {
+		st.a[j] = rate(rate_of.get(j));
+		st.h[j] = held.get(j);
+	}
 	if (ahead) {
 		num *left = left_at(a, env, chunk, line) + first;
 
+		walk<false>(st, w, s, t);
 #pragma unroll
 		for (int j = 0; j < STATES; j++)
-			st.h[j] = 0;
-		walk<false>(st, w, s);
-		for (int j = 0; j < st.n; j++)
-			left[j] = st.h[j];
+			if (j < st.n)
+				left[j] = st.h[j];
 		if (!first && st.n > 0)
 			*sum_at(a, env, chunks, chunk, line) = st.sum;
 		return;
 	}
 	begin(st, a, env, chunks, chunk, line);
-	walk<true>(st, w, s);
-	if (w.end == a.steps && w.from <= w.end) {
-		mem *last = RLX_G_PTR(mem, a.last) + line * a.n + first;
-
-		/* of several chunks the last that has steps */
-		if (w.from < w.end || !chunk)
-			for (int j = 0; j < st.n; j++)
-				last[j] = elem::put(st.h[j]);
-	}
+	walk<true>(st, w, s, t);
+	end(st, a, env, w, line);
 }

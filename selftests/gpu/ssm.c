@@ -8,7 +8,24 @@ struct pair {
 	void	*dev;
 	size_t	n;
 	int	type;
+	size_t	before;		/* bytes on the device ahead of the first one */
 };
+
+/* The next ones begin at a multiple of their elements alone. */
+static bool odd;
+
+/* @bytes of @raw on the device, behind @before. */
+static void *dev_behind(const void *raw, size_t bytes, size_t before)
+{
+	char *all = malloc(before + bytes + 1), *dev;
+
+	CHECK(all);
+	memset(all, 0xa5, before);
+	memcpy(all + before, raw, bytes);
+	dev = dev_of(all, before + bytes);
+	free(all);
+	return dev + before;
+}
 
 static struct pair pair_new(int64_t n, int type, double lo, double hi, uint64_t *seed)
 {
@@ -19,7 +36,8 @@ static struct pair pair_new(int64_t n, int type, double lo, double hi, uint64_t 
 	CHECK(t.p);
 	for (size_t i = 0; i < t.n; i++)
 		t.p[i] = gpu_value(raw, i, type);
-	t.dev = dev_of(raw, t.n * rlx_k_type_size((enum rlx_dtype)type));
+	t.before = odd ? rlx_k_type_size((enum rlx_dtype)type) : 0;
+	t.dev = dev_behind(raw, t.n * rlx_k_type_size((enum rlx_dtype)type), t.before);
 	free(raw);
 	return t;
 }
@@ -37,8 +55,8 @@ static void pair_set(struct pair *t, size_t from, size_t n, double x)
 		 &seed);
 	for (size_t i = from; i < from + n; i++)
 		t->p[i] = gpu_value(raw, i, t->type);
-	dev_free(t->dev);
-	t->dev = dev_of(raw, bytes);
+	dev_free((char *)t->dev - t->before);
+	t->dev = dev_behind(raw, bytes, t->before);
 	free(raw);
 }
 
@@ -64,7 +82,7 @@ static void pairs_free(struct pair *t, int n)
 	for (int i = 0; i < n; i++) {
 		if (!t[i].dev)
 			continue;
-		dev_free(t[i].dev);
+		dev_free((char *)t[i].dev - t[i].before);
 		free(t[i].p);
 	}
 }
@@ -310,6 +328,31 @@ TEST(selective_scans)
 	CHECK(chunked);
 }
 
+/* As decoders take them: a launch, whatever there is, by vectors or not. */
+TEST(short_scans)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 48; i++) {
+		const int64_t steps = i & 4 ? 1 : kc_pick(&seed, 2, 16);
+		const bool few = kc_pick(&seed, 0, 1);
+		const int64_t n = kc_pick(&seed, 0, 1) ? 1 << kc_pick(&seed, 0, 6) :
+				  4 * kc_pick(&seed, 1, 20);
+		const struct rlx_k_selective_scan a = {
+			.batch = kc_pick(&seed, 1, few ? 1 : 4), .steps = steps,
+			.h = kc_pick(&seed, 1, few ? 9 : 300), .n = n,
+		};
+
+		odd = i & 8;
+		processors = kc_pick(&seed, 0, 1) ? 200 : 1;
+		selective(a, types[i % 4], (int)kc_pick(&seed, 0, 15), &seed);
+		CHECK(launches <= 1);
+		linear(kc_pick(&seed, 1, 4), steps, kc_pick(&seed, 1, 700), types[i % 4], &seed);
+		CHECK(launches <= 1);
+	}
+	odd = false;
+}
+
 /* What would grow past all numbers is 0, and stays so. */
 TEST(selective_scans_past_all_numbers)
 {
@@ -457,6 +500,27 @@ TEST(gated_delta_by_steps)
 		processors = kc_pick(&seed, 0, 1) ? 100 : 1;
 		gated_delta(run_steps, a, types[i % 4], tolerance(types[i % 4]), i % 3, &seed);
 	}
+}
+
+/* As decoders take them: values of whole vectors, or not, from where these may begin or not. */
+TEST(gated_delta_of_few_steps)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++) {
+		struct rlx_k_gated_delta a = {
+			.batch = kc_pick(&seed, 1, 3), .steps = i & 4 ? 1 : kc_pick(&seed, 2, 16),
+			.hk = kc_pick(&seed, 1, 2), .dk = 8 * kc_pick(&seed, 1, 20),
+			.dv = kc_pick(&seed, 0, 3) ? 4 * kc_pick(&seed, 1, 40) :
+			      kc_pick(&seed, 1, 99),
+		};
+
+		a.hv = a.hk * kc_pick(&seed, 1, 3);
+		odd = i & 8;
+		processors = kc_pick(&seed, 0, 2) ? 1 : 100;
+		gated_delta(run_steps, a, types[i % 4], tolerance(types[i % 4]), i % 3, &seed);
+	}
+	odd = false;
 }
 
 TEST(gated_delta_by_chunks)
