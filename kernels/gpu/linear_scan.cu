@@ -28,24 +28,34 @@ enum {
 };
 
 #define MOST	1.7976931348623157e308	/* of a double */
+#define LEAST	4.9406564584124654e-324
 
 /* y behind = a times y ahead + y */
 struct pair {
 	num	a, y;
 };
 
+static DEV inline bool is_far(num a)
+{
+	return fabs(a) == MOST || fabs(a) == LEAST;
+}
+
 /*
- * Of factors: MOST, or -MOST, once it overflows, until one is 0. It would be infinite, of which 0
- * makes NaN, be that a factor behind or the y ahead.
+ * Of factors: MOST once it overflows, LEAST once it underflows, with its sign, until one is 0. It
+ * would be infinite, of which 0 makes NaN, be that a factor behind or the y ahead; or 0, of which
+ * an infinite y ahead makes NaN.
  */
 static DEV inline num product(num a, num b)
 {
 	const num p = a * b;
-	const bool over = fabs(a) == MOST || fabs(b) == MOST || fabs(p) > MOST;
+	num size = fabs(p);
 
-	if (over && fabs(a) <= MOST && fabs(b) <= MOST && p != 0)
-		return p < 0 ? -MOST : MOST;
-	return p;
+	if (size > LEAST && size < MOST && !is_far(a) && !is_far(b))
+		return p;
+	if (a == 0 || b == 0 || !(fabs(a) <= MOST) || !(fabs(b) <= MOST))
+		return p;
+	size = is_far(a) ? fabs(a) : is_far(b) ? fabs(b) : size < 1 ? LEAST : MOST;
+	return (a < 0) == (b < 0) ? size : -size;
 }
 
 static DEV inline pair step(pair ahead, pair in)
@@ -53,13 +63,15 @@ static DEV inline pair step(pair ahead, pair in)
 	return { product(ahead.a, in.a), in.a * ahead.y + in.y };
 }
 
-/* The same of many steps, whose product may have overflown. */
+/* The same of many steps, whose product may have been too large, or too small. */
 static DEV inline pair then(pair first, pair second)
 {
 	num y = second.a * first.y;
 
 	if (fabs(second.a) == MOST && first.y != 0)
 		y *= INFINITY;
+	if (fabs(second.a) == LEAST && fabs(first.y) <= MOST)
+		y = 0;
 	return { product(first.a, second.a), y + second.y };
 }
 

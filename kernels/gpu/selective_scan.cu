@@ -262,12 +262,14 @@ static DEV inline num *sum_at(const struct rlx_k_selective_scan &a, const struct
 }
 
 /*
- * State @h behind steps whose deltas are @sum: 0 stays 0, also where the decay over all of them
- * overflows, as it does not in any one.
+ * State @h behind steps whose deltas are @sum: 0 stays 0, and what is infinite so, also where the
+ * decay over all of them overflows or underflows, as it does not in any one.
  */
 static DEV inline num decayed(num h, num sum, num a)
 {
-	return h == 0 && sum - sum == 0 && a - a == 0 ? h : decay(sum, a) * h;
+	const bool stays = h == 0 || h - h != 0;
+
+	return stays && sum - sum == 0 && a - a == 0 ? h : decay(sum, a) * h;
 }
 
 /* Channel @line's states ahead of @chunk, of @chunks; those ahead of all are there. */

@@ -71,7 +71,7 @@ static void pair_compare(const struct pair *t, double tol, const char *what)
 	for (size_t i = 0; i < t->n; i++) {
 		double got = gpu_value(raw, i, t->type);
 
-		CHECKF(fabs(got - t->p[i]) <= tol * (1 + fabs(t->p[i])),
+		CHECKF(got == t->p[i] || fabs(got - t->p[i]) <= tol * (1 + fabs(t->p[i])),
 		       "%s %zu of %zu: %.9g, not %.9g", what, i, t->n, got, t->p[i]);
 	}
 	free(raw);
@@ -214,6 +214,44 @@ TEST(linear_scans_that_overflow)
 	}
 }
 
+/* What is infinite stays so, by factors whose product is none of a double's numbers but not 0. */
+TEST(linear_scans_that_underflow)
+{
+	uint64_t seed = rlx_test_seed();
+
+	processors = 200;
+	for (int i = 0; i < 12; i++) {
+		const int64_t inner = i < 8 ? 1 : 24;
+		const int64_t n = inner > 1 ? kc_pick(&seed, 3000, 6000) :
+				  kc_pick(&seed, 12288, 20000);
+		const int type = types[i % 4];
+		struct pair a = pair_new(n * inner, type, 0.1, 0.2, &seed);
+		struct pair x = pair_new(n * inner, type, 0.4, 0.6, &seed);
+		struct pair y = pair_new(n * inner, type, 5, 6, &seed);
+		size_t bytes = y.n * rlx_k_type_size((enum rlx_dtype)type);
+		void *raw = malloc(bytes);
+		struct rlx_g_env env = { .units = 0 };
+
+		if (i & 4)
+			pair_set(&a, 0, a.n, -0.125);
+		pair_set(&a, 0, (size_t)(100 * inner), 32768);
+		gpu_run_kernel(how_linear, &(struct rlx_k_linear_scan){
+			.a = a.dev, .x = x.dev, .y = y.dev, .outer = 1, .n = n, .inner = inner,
+			.type = (uint8_t)type }, &env);
+		CHECK(raw && launches > 1);
+		dev_read(raw, y.dev, bytes);
+		for (int64_t k = 100 * inner; k < n * inner; k++) {
+			double got = gpu_value(raw, (size_t)k, type);
+			bool below = i & 4 && k / inner % 2 == 0;
+
+			CHECKF(got == (below ? -INFINITY : INFINITY), "y %lld of %lld is %g",
+			       (long long)k, (long long)(n * inner), got);
+		}
+		free(raw);
+		pairs_free((struct pair[]){ a, x, y }, 3);
+	}
+}
+
 TEST(linear_scans)
 {
 	uint64_t seed = rlx_test_seed();
@@ -233,7 +271,7 @@ TEST(linear_scans)
 }
 
 /* What a form of it has, by bits. */
-enum { WITH_D = 1, WITH_Z = 2, WITH_STATE = 4, WITH_SOFTPLUS = 8, GROWS = 16 };
+enum { WITH_D = 1, WITH_Z = 2, WITH_STATE = 4, WITH_SOFTPLUS = 8, GROWS = 16, FADES = 32 };
 enum { X, DELTA, A, B, C, D, Z, STATE, Y, LAST, FIELDS };
 
 static void selective_truth(const struct rlx_k_selective_scan *a, struct pair *t, int form)
@@ -287,6 +325,12 @@ static void selective(struct rlx_k_selective_scan a, int type, int form, uint64_
 		pair_set(&t[DELTA], 0, calm, 1);
 		pair_set(&t[DELTA], calm, t[DELTA].n - calm, 0.015625);
 		pair_set(&t[X], 0, calm, 0);
+	}
+	if (form & FADES) {	/* e^(-20 steps) of what is infinite from the first step on */
+		pair_set(&t[A], 0, t[A].n, -20);
+		pair_set(&t[DELTA], 0, t[DELTA].n, 1);
+		pair_set(&t[DELTA], 0, (size_t)a.h, 32768);
+		pair_set(&t[X], 0, (size_t)a.h, 1e308);
 	}
 	a.x = t[X].dev;
 	a.delta = t[DELTA].dev;
@@ -366,6 +410,23 @@ TEST(selective_scans_past_all_numbers)
 		};
 
 		selective(a, types[i % 4], GROWS | (i & WITH_Z) | WITH_D, &seed);
+		CHECK(launches > 1);
+	}
+}
+
+/* The same of what is infinite, by decays that would be 0 if they were one. */
+TEST(selective_scans_that_fade)
+{
+	uint64_t seed = rlx_test_seed();
+
+	processors = 100;
+	for (int i = 0; i < 4; i++) {
+		const struct rlx_k_selective_scan a = {
+			.batch = 1, .steps = kc_pick(&seed, 700, 900),
+			.h = kc_pick(&seed, 1, 9), .n = 1,
+		};
+
+		selective(a, RLX_F64, FADES | WITH_D, &seed);
 		CHECK(launches > 1);
 	}
 }
