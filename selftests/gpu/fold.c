@@ -190,6 +190,40 @@ TEST(scan)
 	}
 }
 
+/*
+ * Factors of which many have no product that is a number: large ones, then small, and the other
+ * way round. What is infinite, or 0, stays so; also behind a factor that is 0.
+ */
+TEST(products_past_all_numbers)
+{
+	static const int types[] = { RLX_F64, RLX_F32, RLX_BF16 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 16; i++) {
+		const int type = types[i % 3];
+		const size_t size = rlx_k_type_size((enum rlx_dtype)type), n = 900;
+		struct rlx_k_scan a = {
+			.outer = 1, .n = (int64_t)n, .inner = 1, .type = (uint8_t)type, .prod = 1,
+			.exclusive = kc_pick(&seed, 0, 1), .reverse = kc_pick(&seed, 0, 1),
+		};
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_scan, x, type, (int64_t)n),
+			GPU_OUT(struct rlx_k_scan, y, type, (int64_t)n, tolerance(type)),
+		};
+		char *x = gpu_alloc(n, type, 0, 0, &seed);
+		size_t from = (size_t)kc_pick(&seed, 250, 350);
+
+		gpu_fill(x, n, type, i & 8 ? -1e12 : 1e-12, i & 8 ? -1e12 : 1e-12, &seed);
+		gpu_fill(x + from * size, from, type, i & 8 ? 1e-12 : -1e12, i & 8 ? 1e-12 : -1e12,
+			 &seed);
+		if (i & 4)
+			gpu_fill(x + (a.reverse ? n - 1 : 0) * size, 1, type, 0, 0, &seed);
+		a.x = x;
+		a.y = gpu_alloc(n, type, 0, 0, &seed);
+		GPU_AGAINST_CPU(scan, a, rlx_k_scan_units(&a), RLX_K_REDUCE_SCRATCH, f, &seed);
+	}
+}
+
 /* How the values of a line lie: what a selection finds a threshold for. */
 enum lie {
 	LIE_ANY,	/* at random, with some NaN and zeros of either sign */
