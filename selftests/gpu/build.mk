@@ -153,7 +153,8 @@ bench-gpu:
 		'python3 selftests/gpubench/decoder.py' \
 		'python3 selftests/gpubench/train.py' \
 		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention' \
-		'python3 selftests/gpubench/recurrence.py $(BUILD)/test/gpubench/programs')
+		'python3 selftests/gpubench/recurrence.py $(BUILD)/test/gpubench/programs' \
+		'python3 selftests/gpubench/fft.py $(BUILD)/test/gpubench/programs')
 
 # Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,
 # CASES of each family, WORDS for its other options (sweep.py --help).

@@ -150,13 +150,16 @@ static void *operand(const struct rlx_type *t, const struct param *p)
 {
 	int64_t n = rlx_type_count(t), i;
 	uint16_t *v = malloc((size_t)rlx_type_bytes(t) + 1);
+	double *wide = (double *)v;
 
 	CHECK(v);
 	for (i = 0; i < n; i++) {
 		float x = mix((uint64_t)i, p->seed) * p->scale;
 		_Float16 h = (_Float16)x;
 
-		if (t->dtype == RLX_F32)
+		if (t->dtype == RLX_F64)
+			wide[i] = (double)x;
+		else if (t->dtype == RLX_F32)
 			memcpy(v + 2 * i, &x, sizeof(x));
 		else if (t->dtype == RLX_F16)
 			memcpy(&v[i], &h, sizeof(h));
@@ -193,7 +196,8 @@ static enum rlx_status set_all(struct rlx_session *s, const struct program_case 
 		for (k = 0; k < c->n_param && strcmp(c->param[k].name, name); k++)
 			;
 		CHECKF(k < c->n_param, "nobody said what %s is", name);
-		if (t->dtype != RLX_F32 && t->dtype != RLX_F16 && t->dtype != RLX_BF16)
+		if (t->dtype != RLX_F64 && t->dtype != RLX_F32 && t->dtype != RLX_F16 &&
+		    t->dtype != RLX_BF16)
 			return RLX_ETYPE;
 		v = operand(t, &c->param[k]);
 		st = rlx_session_set(s, io, name, *t, v);

@@ -3,7 +3,8 @@
 compute something as a CUDA graph of some runs, which can be timed."""
 import torch
 
-TYPE = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+TYPE = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
+        "f64": torch.float64}
 MASK = 0xffffffff
 
 
