@@ -11,7 +11,8 @@ enum rlx_k_fft_kind {
 	RLX_K_FFT_REAL,		/* re; read, im is 0, written, it is dropped */
 	RLX_K_FFT_PAIRS,	/* two neighbours of a real line are re and im */
 	RLX_K_FFT_HALF,		/* read: re, im; beyond n / 2 the conjugate of element n - i; not
-				   in steps that threads share */
+				   in steps that threads share; written, on GPUs: the same */
+	RLX_K_FFT_HALF_OF_PAIRS,	/* on GPUs: half a spectrum; the other side has pairs */
 };
 
 /* Lines in memory; distances in numbers. */
@@ -24,6 +25,7 @@ struct rlx_k_fft_view {
 };
 
 enum { RLX_K_FFT_FACTORS = 24, RLX_K_FFT_RADIX = 61 };	/* the most, and the largest */
+enum { RLX_K_FFT_GPU_RADIX = 31 };
 
 /*
  * A transform of vectors. Its passes are of a length without prime factors beyond
@@ -141,25 +143,52 @@ static inline size_t rlx_k_fft_scratch(const struct rlx_k_fft *a, int64_t lanes,
 	return (size_t)n * 2 * size;
 }
 
+/* What a launch on a GPU does besides, in this order. */
+enum rlx_k_fft_step {
+	RLX_K_FFT_SWAP_X = 1,		/* re and im of what it reads, or writes: the inverse */
+	RLX_K_FFT_CHIRP_X = 2,		/* times the chirp */
+	RLX_K_FFT_CONVOLVE = 4,		/* times the spectrum, and back: two transforms */
+	RLX_K_FFT_TURN = 8,		/* times root position of x * k: what follows has the rows */
+	RLX_K_FFT_SPECTRUM = 16,	/* times the spectrum, re and im swapped */
+	RLX_K_FFT_CHIRP_Y = 32,		/* re and im swapped, times the chirp */
+	RLX_K_FFT_SWAP_Y = 64,
+};
+
+/* Lines in one direction: how many, numbers from one to the next, and by how much positions grow */
+typedef struct {
+	int64_t	n, in, out, in_at, out_at;
+} rlx_k_fft_digit;
+
 /*
- * The same on a GPU, without splitting: a pass is a butterfly a thread, of radices 2, 3, 4, 5 and
- * 7, and of any other by sums.
+ * On a GPU: one launch of transforms of length n. Element i of a line is read at position i in_step
+ * and what its digits add, written likewise; views are of positions. Lines that are longer are done
+ * by several, as matrices.
  *
  * GPU kernel: fft.
  */
-struct rlx_k_fft_gpu {
+typedef struct rlx_k_fft_gpu {
 	const void		*x;
 	void			*y;
-	struct rlx_k_fft_view	in, out;
-	int64_t			outer, inner;	/* lines */
-	int64_t			n;		/* of the passes; 1: none */
-	int64_t			chirp_n;	/* 0: no Bluestein */
+	struct rlx_k_fft_view	in, out;	/* outer and inner are not used */
+	rlx_k_fft_digit		digit[4];	/* lines of the first share blocks */
+	int64_t			in_step, out_step, out_end;	/* positions from there on are none */
+	int64_t			n;		/* of primes up to RLX_K_FFT_GPU_RADIX */
+	int64_t			whole;		/* positions of a chirp, or of half a spectrum's line */
+	int64_t			rows;		/* out of kind HALF: position modulo this is the row */
 	const void		*roots;		/* [n] of re, im: e^(-2 pi i k / n), f64 or else f32 */
-	const void		*chirp;		/* [chirp_n], as in struct rlx_k_fft_core */
-	const void		*spectrum;	/* [n] */
+	const void		*chirp;		/* [whole], as in struct rlx_k_fft_core */
+	const void		*spectrum;	/* [n], or of all positions of y */
+	const void		*turns;		/* roots 0 to turns_low, then each turns_low-th */
+	const void		*split;		/* [n + 1]: e^(-2 pi i k / (2 n)) */
 	double			scale;
-	uint8_t			inverse, type;	/* type of x and y: a float of 16 bits or more */
-	uint8_t			n_factor, factor[32];
-};
+	uint32_t		turns_low;
+	uint8_t			steps, type, out_type;	/* floats of 16 bits or more */
+} rlx_k_fft_gpu;
+
+enum { RLX_K_FFT_ALIGNED = 8 };		/* beside a kind: re and im are one word */
+
+#define RLX_K_FFT_BLOCK(threads)	(((threads) + 63) / 64 * 64)
+/* Complex numbers of so many bytes each half in shared memory, a line of n. */
+#define RLX_K_FFT_PADDED(n, size)	((n) + (n) / (64 / (int)(size)))
 
 #endif

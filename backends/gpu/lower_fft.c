@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Fourier transforms: tables, and a launch for each axis. */
+/* Fourier transforms: tables, and the launches of an axis. */
 #include "backends/common/fft_desc.h"
 #include "backends/gpu/gpu.h"
 
@@ -27,22 +27,46 @@ static void use_table(const struct tables *t, void *field, const void *p, int64_
 	rlx_lower_ref_keep(t->lo, field, p, (size_t)n * 2 * (t->f64 ? 8 : 4));
 }
 
-static void roots(const struct tables *t, struct rlx_k_fft_gpu *a)
+/* Roots of 1 of order @n: @count of them, each @step-th, from number @at of the table. */
+static void roots(const struct tables *t, void *p, int64_t at, int64_t n, int64_t step,
+		  int64_t count)
 {
-	void *p = new_table(t, a->n);
 	double re, im;
 
-	for (int64_t k = 0; p && k < a->n; k++) {
-		rlx_fft_root(k, a->n, &re, &im);
-		put(t, p, 2 * k, re);
-		put(t, p, 2 * k + 1, -im);
+	for (int64_t k = 0; p && k < count; k++) {
+		rlx_fft_root(k * step, n, &re, &im);
+		put(t, p, 2 * (at + k), re);
+		put(t, p, 2 * (at + k) + 1, -im);
 	}
-	use_table(t, &a->roots, p, a->n);
 }
 
-static void chirp(const struct tables *t, struct rlx_k_fft_gpu *a)
+static void use_roots(const struct tables *t, void *field, int64_t n, int64_t count)
 {
-	const int64_t n = a->chirp_n, all = a->n;
+	void *p = new_table(t, count);
+
+	roots(t, p, 0, n, 1, count);
+	use_table(t, field, p, count);
+}
+
+/* All roots of order @n as products of two, from tables of about their square root. */
+static void use_turns(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n)
+{
+	int64_t low = 1, rest;
+	void *p;
+
+	while (low * low < n)
+		low *= 2;
+	rest = (n + low - 1) / low;
+	a->turns_low = (uint32_t)low;
+	p = new_table(t, low + rest);
+	roots(t, p, 0, n, 1, low);
+	roots(t, p, low, n, low, rest);
+	use_table(t, &a->turns, p, low + rest);
+}
+
+/* The chirp of length @n, and its spectrum for transforms of length @all. */
+static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n, int64_t all)
+{
 	double *b = rlx_calloc((size_t)all * 10, sizeof(*b)), re, im;
 	void *p = new_table(t, n), *spectrum = new_table(t, all);
 	int64_t k;
@@ -67,27 +91,6 @@ static void chirp(const struct tables *t, struct rlx_k_fft_gpu *a)
 	rlx_free(b);
 }
 
-/* Radices of @n; false if a prime factor is too large. */
-static bool factorise(struct rlx_k_fft_gpu *a, int64_t n)
-{
-	int64_t r;
-
-	a->n = n;
-	a->n_factor = 0;
-	for (; n % 4 == 0; n /= 4)
-		a->factor[a->n_factor++] = 4;
-	for (r = 2; r <= RLX_K_FFT_RADIX && n > 1; r++)
-		for (; n % r == 0; n /= r)
-			a->factor[a->n_factor++] = (uint8_t)r;
-	/* one pass by sums reads after it has written: in place it wants a copy ahead of it */
-	if (a->n_factor < 2) {
-		a->factor[1] = a->factor[0];
-		a->factor[0] = 1;
-		a->n_factor++;
-	}
-	return n == 1;
-}
-
 /* The smallest length of 2, 3 and 5 alone that is @least or more. */
 static int64_t padded(int64_t least)
 {
@@ -102,34 +105,250 @@ static int64_t padded(int64_t least)
 	return best;
 }
 
+/* ---- an axis ---- */
+
+/* How its lines are transformed: @part[0] x @part[1] x ... is the length of the passes. */
+struct axis {
+	struct rlx_lower		*lo;
+	const struct rlx_fft_step	*s;
+	struct tables			 t;
+	struct rlx_k_fft_view		 in, out;
+	struct rlx_fft_place		 x, y;
+	bool				 inverse, halves;
+	uint8_t				 type, wide;	/* of x and y, of scratch */
+	int64_t				 chirp_n, n, part[3];
+	int				 parts;
+};
+
+static int64_t largest_prime(int64_t n)
+{
+	int64_t p = 2, most = 1;
+
+	for (; p * p <= n; p++)
+		for (; n % p == 0; n /= p)
+			most = p;
+	return n > 1 ? n : most;
+}
+
+/* As few parts as there can be, each of @longest at most, as near to each other as can be. */
+static bool parted(struct axis *x, int64_t longest, int parts)
+{
+	int64_t left = x->n, q, up;
+	int i;
+
+	for (i = 0; i < parts - 1; i++, left /= q) {
+		q = (int64_t)pow((double)left, 1.0 / (parts - i));
+		for (up = q + 1; left % up && up < longest; up++)
+			;
+		for (; q > 1 && left % q; q--)
+			;
+		x->part[i] = q = left % up || up > longest || q * up > left ? q : up;
+	}
+	x->part[i] = left;
+	x->parts = parts;
+	return left <= longest && x->part[0] <= longest;
+}
+
+/* How the length is done on a device whose blocks have so much shared memory. */
+static bool choose_parts(struct axis *x, int64_t shared)
+{
+	const int64_t one = rlx_g_fft_longest(shared, 1, x->wide);
+	const int64_t several = rlx_g_fft_longest(shared, x->t.f64 ? 2 : 4, x->wide);
+	int parts;
+
+	if (largest_prime(x->n) > RLX_K_FFT_GPU_RADIX) {
+		x->chirp_n = x->n;
+		x->n = padded(2 * x->n - 1);
+	}
+	x->part[0] = x->n;
+	x->parts = 1;
+	if (x->n <= one)
+		return true;
+	for (parts = 2; parts <= 3; parts++)
+		if (parted(x, several, parts))
+			return true;
+	return false;
+}
+
+/* Lines of digits 0 and 1 may take each other's place: those that are nearer to one another. */
+static void lines(struct rlx_k_fft_gpu *a, rlx_k_fft_digit lead, rlx_k_fft_digit inner)
+{
+	const bool swap = inner.n >= 4;
+
+	a->digit[swap] = lead;
+	a->digit[!swap] = inner;
+}
+
+static struct rlx_k_fft_gpu *new_launch(const struct axis *x, int64_t n)
+{
+	struct rlx_k_fft_gpu *a = rlx_lower_args(x->lo, sizeof(*a));
+
+	a->n = n;
+	a->in = x->in;
+	a->out = x->out;
+	a->type = a->out_type = x->type;
+	a->in_step = a->out_step = 1;
+	a->whole = a->out_end = x->s->n;
+	a->scale = x->s->scale;
+	for (int i = 0; i < 4; i++)
+		a->digit[i].n = 1;
+	if (!x->lo->trial)
+		use_roots(&x->t, &a->roots, n, n);
+	return a;
+}
+
+/* All of it in one launch: real lines of even length as pairs. */
+static enum rlx_status whole_lines(const struct axis *x, bool pairs)
+{
+	struct rlx_k_fft_gpu *a = new_launch(x, x->n);
+	const struct rlx_fft_step *s = x->s;
+	struct rlx_k_fft_view *real = s->real_in ? &a->in : &a->out;
+
+	lines(a, (rlx_k_fft_digit){ s->outer, x->in.outer, x->out.outer, 0, 0 },
+	      (rlx_k_fft_digit){ s->inner, x->in.inner, x->out.inner, 0, 0 });
+	a->steps = x->inverse ? RLX_K_FFT_SWAP_X | RLX_K_FFT_SWAP_Y : 0;
+	if (x->chirp_n)
+		a->steps |= RLX_K_FFT_CHIRP_X | RLX_K_FFT_CONVOLVE | RLX_K_FFT_CHIRP_Y;
+	if (pairs) {
+		(s->real_in ? &a->out : &a->in)->kind = RLX_K_FFT_HALF_OF_PAIRS;
+		real->kind = RLX_K_FFT_COMPLEX;
+		real->part = real->stride;
+		real->stride *= 2;
+		real->n /= 2;
+		a->out_end = x->n;
+	}
+	if (pairs && !x->lo->trial)
+		use_roots(&x->t, &a->split, s->n, x->n + 1);
+	if (x->chirp_n && !x->lo->trial)
+		use_chirp(&x->t, a, x->chirp_n, x->n);
+	rlx_fft_refer(x->lo, &a->x, x->x);
+	rlx_fft_refer(x->lo, &a->y, x->y);
+	return gpu_call_kernel(x->lo, rlx_g_fft_launch, 0);
+}
+
+/* Matrices in scratch: all lines side by side as in x. */
+static struct rlx_k_fft_view scratch_view(const struct axis *x)
+{
+	struct rlx_k_fft_view v = rlx_fft_view(RLX_K_FFT_COMPLEX, x->n, x->n, x->s->inner);
+
+	return v;
+}
+
+/*
+ * Part @d of a matrix: its columns, in place but for the first, or the rows, which go to y. @round:
+ * of a chirp, 0: to the spectrum, 1: from there; else 2.
+ */
+static enum rlx_status part(const struct axis *x, int d, int round, struct rlx_fft_place from,
+			    struct rlx_fft_place to)
+{
+	const bool last = d == x->parts - 1, mirror = x->halves && x->s->real_in;
+	const bool half = x->halves && x->s->real_out;
+	struct rlx_k_fft_gpu *a = new_launch(x, x->part[d]);
+	const int64_t first = mirror ? x->part[0] / 2 + 1 : x->part[0];
+	rlx_k_fft_digit lead = { 1, 0, 0, 1, 1 }, pre = { 1, 0, 0, 0, 0 };
+	int64_t post = 1, i;
+
+	for (i = d + 1; i < x->parts; i++)
+		post *= x->part[i];
+	if (d || round == 1)
+		a->in = scratch_view(x);
+	if (!last || !round)
+		a->out = scratch_view(x);
+	a->type = d || round == 1 ? x->wide : x->type;
+	a->out_type = last && round ? x->type : x->wide;
+	a->in_step = a->out_step = post;
+	if (last) {		/* its lines are rows */
+		const int64_t middle = x->parts == 3 ? x->part[1] : 1;
+
+		lead = (rlx_k_fft_digit){ first, a->in.stride * middle * a->n, 0, 0, 1 };
+		pre = (rlx_k_fft_digit){ middle, a->in.stride * a->n, 0, 0, x->part[0] };
+		a->out_step = x->part[0] * middle;
+		a->out_end = round ? x->s->n : x->n;
+		a->rows = x->part[0];
+		if (mirror)
+			a->out.kind = RLX_K_FFT_HALF;
+		if (half) {
+			a->in.kind = RLX_K_FFT_HALF;
+			a->in.n = a->n / 2 + 1;
+			a->whole = a->n;
+		}
+	} else {
+		lead.n = half ? post / 2 + 1 : post;
+		if (d)
+			pre = (rlx_k_fft_digit){ first, a->in.stride * a->n * post,
+						 a->in.stride * a->n * post, 0, 0 };
+		a->out_end = (d ? a->n : first) * post;
+		a->steps |= RLX_K_FFT_TURN | (half ? RLX_K_FFT_SWAP_Y : 0);
+		if (!x->lo->trial)
+			use_turns(&x->t, a, a->n * post);
+	}
+	if (!last || !round)
+		a->scale = 1;
+	lines(a, lead, (rlx_k_fft_digit){ x->s->inner, a->in.inner, a->out.inner, 0, 0 });
+	a->digit[2] = pre;
+	a->digit[3] = (rlx_k_fft_digit){ x->s->outer, a->in.outer, a->out.outer, 0, 0 };
+	if (x->inverse && ((!d && round != 1) || (half && last)))
+		a->steps |= RLX_K_FFT_SWAP_X;
+	if (x->inverse && last && round)
+		a->steps |= RLX_K_FFT_SWAP_Y;
+	if (!round)
+		a->steps |= (d ? 0 : RLX_K_FFT_CHIRP_X) | (last ? RLX_K_FFT_SPECTRUM : 0);
+	if (round == 1 && last)
+		a->steps |= RLX_K_FFT_CHIRP_Y;
+	if (a->steps & (RLX_K_FFT_CHIRP_X | RLX_K_FFT_SPECTRUM | RLX_K_FFT_CHIRP_Y) &&
+	    !x->lo->trial)
+		use_chirp(&x->t, a, x->chirp_n, x->n);
+	rlx_fft_refer(x->lo, &a->x, from);
+	rlx_fft_refer(x->lo, &a->y, to);
+	return gpu_call_kernel(x->lo, rlx_g_fft_launch, 0);
+}
+
+static enum rlx_status by_parts(const struct axis *x)
+{
+	const uint64_t bytes = (uint64_t)x->s->outer * (uint64_t)x->s->inner * (uint64_t)x->n *
+			       (x->t.f64 ? 16 : 8);
+	struct rlx_fft_place z[2], from = x->x, to;
+	enum rlx_status st = RLX_OK;
+	int round, d;
+
+	for (d = 0; d < (x->chirp_n ? 2 : 1); d++)
+		z[d] = (struct rlx_fft_place){ RLX_FFT_TMP, rlx_lower_tmp(x->lo, bytes) };
+	for (round = x->chirp_n ? 0 : 2; round < 3 && !st; round += round ? 2 : 1)
+		for (d = 0; d < x->parts && !st; d++) {
+			to = d < x->parts - 1 ? z[0] : round ? x->y : z[1];
+			st = part(x, d, round, from, to);
+			from = to;
+		}
+	return st;
+}
+
 static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step *s, bool inverse,
-				struct rlx_fft_place x, struct rlx_fft_place y)
+				struct rlx_fft_place from, struct rlx_fft_place to)
 {
 	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
-	const struct tables t = { lo, dt == RLX_F64 };
-	struct rlx_k_fft_gpu *a = rlx_lower_args(lo, sizeof(*a));
+	const int64_t shared = gpu_launch_of(lo, 0).most_shared;
+	const bool real = s->real_in || s->real_out;
+	struct axis x = {
+		.lo = lo, .s = s, .t = { lo, dt == RLX_F64 }, .x = from, .y = to,
+		.inverse = inverse, .type = (uint8_t)(dt == RLX_C64 ? RLX_F32 : dt),
+		.wide = dt == RLX_F64 ? RLX_F64 : RLX_F32, .n = s->n,
+		.in = rlx_fft_view(s->real_in ? RLX_K_FFT_REAL : s->real_out ? RLX_K_FFT_HALF :
+				   RLX_K_FFT_COMPLEX, s->d, s->real_out ? s->n / 2 + 1 : s->n,
+				   s->inner),
+		.out = rlx_fft_view(s->real_out ? RLX_K_FFT_REAL : RLX_K_FFT_COMPLEX, s->out,
+				    s->out, s->inner),
+	};
+	const bool pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0) &&
+			   largest_prime(s->n) <= RLX_K_FFT_GPU_RADIX &&
+			   s->n / 2 <= rlx_g_fft_longest(shared, 1, x.wide);
 
-	a->outer = s->outer;
-	a->inner = s->inner;
-	a->inverse = inverse;
-	a->scale = s->scale;
-	a->type = (uint8_t)(dt == RLX_C64 ? RLX_F32 : dt);
-	a->in = rlx_fft_view(s->real_in ? RLX_K_FFT_REAL : s->real_out ? RLX_K_FFT_HALF :
-			     RLX_K_FFT_COMPLEX, s->d, s->real_out ? s->n / 2 + 1 : s->n, s->inner);
-	a->out = rlx_fft_view(s->real_out ? RLX_K_FFT_REAL : RLX_K_FFT_COMPLEX, s->out, s->out,
-			      s->inner);
-	if (!factorise(a, s->n)) {
-		a->chirp_n = s->n;
-		factorise(a, padded(2 * s->n - 1));
-	}
-	if (!lo->trial) {
-		roots(&t, a);
-		if (a->chirp_n)
-			chirp(&t, a);
-	}
-	rlx_fft_refer(lo, &a->x, x);
-	rlx_fft_refer(lo, &a->y, y);
-	return gpu_call_kernel(lo, rlx_g_fft_launch, 0);
+	x.n = pairs ? s->n / 2 : s->n;
+	if (!choose_parts(&x, shared))
+		return rlx_lower_unsupported(lo, "the lines are too long for a GPU's matrices");
+	if (x.parts == 1)
+		return whole_lines(&x, pairs);
+	x.halves = real && !x.chirp_n && (s->real_in || x.parts == 2);
+	return by_parts(&x);
 }
 
 enum rlx_status gpu_lower_fft(struct rlx_lower *lo)

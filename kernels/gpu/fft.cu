@@ -1,214 +1,492 @@
 // SPDX-License-Identifier: MIT
 /*
- * Discrete Fourier transforms of any length: Stockham's passes, and Bluestein's chirp where a prime
- * factor is large.
+ * Discrete Fourier transforms: lines through shared memory, compiled for their length.
  *
- * Algorithm: decimation in frequency, as kernels/simd/fft_pass.h has it: pass by pass from one
- * buffer to the other, a butterfly a thread. Twiddle factors come from one table of the n-th
- * roots. A chirp is two transforms with a product between them.
- * Tiles: FFT_SHARED: a line a block of 256 threads, all passes in shared memory. Else a launch
- * each pass, threads over the butterflies of all lines, buffers in scratch.
- * Traffic: FFT_SHARED: x and y once; else each pass reads and writes all.
- * The bound is memory; the shared form does 2 r multiply-adds for each element and pass of radix r.
- * Limits: float types of 16 bits or more, computed in f32, f64 in f64. Real lines are transformed
- * as complex ones.
+ * Algorithm: Stockham's passes, decimation in time: FFT_THREADS threads have a line, each its
+ * butterflies of a pass in registers, of radices that are made of smaller ones with constants for
+ * roots; the roots between passes are powers of one that comes from a table. Lines longer than
+ * shared memory are matrices: a launch has the columns, and multiplies by what is between it and
+ * the next, which has the rows and writes them as columns. Real lines of even length are pairs, of
+ * half the length; long ones leave out the half of the matrix that is the other's conjugate.
+ * Bluestein's chirp, where a prime factor is large: two transforms, a product between them.
+ * Tiles: FFT_LINES lines a block. Lines that lie across (next to one another in memory) have
+ * neighbouring threads, others the elements of each; where one is read and the other written, or
+ * a line has few threads, the last pass goes through shared memory.
+ * Traffic: x and y once; the same of f32 or f64 in scratch for each launch more.
+ * The bound is memory.
+ * Limits: float types of 16 bits or more, computed in f32, f64 in f64.
  */
 #include "kernels/fft.h"
+
+/* As many threads on a multiprocessor as have the registers for their elements. */
+#ifndef FFT_RESIDENT
+#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ? 512 : 1024)
+#endif
+#define RLX_G_BLOCKS	(RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) < FFT_RESIDENT ?		\
+			 FFT_RESIDENT / RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) : 1)
 #include "kernels/gpu/dialect.h"
 
-typedef rlx_t<FFT_TYPE> type;	/* of x and y */
-typedef type::acc num;
-
-struct complex {
-	num	re, im;
+enum {
+	N = FFT_N, T = FFT_THREADS, L = FFT_LINES, BLOCK = RLX_K_FFT_BLOCK(T * L),
+	IN = FFT_READ & 7, OUT = FFT_WRITE & 7,
+	ACROSS = FFT_ACROSS & 1, OUT_ACROSS = FFT_ACROSS >> 1 & 1, DIRECT = FFT_ACROSS >> 2 & 1,
+	STAGE_IN = IN == RLX_K_FFT_HALF_OF_PAIRS || (!DIRECT && !ACROSS),
+	STAGE_OUT = OUT == RLX_K_FFT_HALF_OF_PAIRS || ACROSS != OUT_ACROSS || (!DIRECT && !ACROSS),
+	TWICE = FFT_STEPS & RLX_K_FFT_CONVOLVE,
+	LINE_IN_WARP = !ACROSS && T <= WARP && WARP % T == 0,
 };
+
+typedef rlx_t<FFT_TYPE> in_type;
+typedef rlx_t<FFT_OUT_TYPE> out_type;
+typedef in_type::acc num;
+
+template <class M> struct alignas(2 * sizeof(M)) pair {
+	M	re, im;
+};
+typedef pair<num> complex;
+
+static DEV inline complex make(num re, num im)
+{
+	complex c = { re, im };
+
+	return c;
+}
 
 static DEV inline complex times(complex a, complex b)
 {
-	complex c = { a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
+	return make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
+}
 
-	return c;
+static DEV inline complex plus(complex a, complex b)
+{
+	return make(a.re + b.re, a.im + b.im);
+}
+
+static DEV inline complex minus(complex a, complex b)
+{
+	return make(a.re - b.re, a.im - b.im);
 }
 
 static DEV inline complex swapped(complex a)
 {
-	complex c = { a.im, a.re };
+	return make(a.im, a.re);
+}
 
+static DEV inline complex conjugate(complex a)
+{
+	return make(a.re, -a.im);
+}
+
+/* ---- butterflies ---- */
+
+/* sin of u / r quarters of a turn, by its series from 0 to pi / 2 */
+static constexpr DEV double sine(int u, int r)
+{
+	const int rest = u % r, q = u / r % 4;
+	const double x = 1.57079632679489661923 * (q & 1 ? r - rest : rest) / r;
+	double term = x, sum = x;
+
+	for (int i = 2; i < 28; i += 2)
+		sum += term *= -x * x / (i * (i + 1));
+	return q & 2 ? -sum : sum;
+}
+
+template <int R> struct circle {
+	num	re[R], im[R];
+
+	constexpr DEV circle() : re(), im()
+	{
+		for (int k = 0; k < R; k++) {
+			re[k] = (num)sine(4 * k + R, R);
+			im[k] = (num)-sine(4 * k, R);
+		}
+	}
+};
+
+/* c times the R-th root of 1 to the k */
+template <int R> static DEV inline complex turned(complex c, int k)
+{
+	constexpr circle<R> w;
+
+	k %= R;
+	return !k ? c : 4 * k == R ? make(c.im, -c.re) : 2 * k == R ? make(-c.re, -c.im) :
+	       4 * k == 3 * R ? make(-c.im, c.re) : times(c, make(w.re[k], w.im[k]));
+}
+
+template <int R> static DEV inline void prime(complex *v)
+{
+	constexpr circle<R> w;
+	constexpr int H = R / 2;
+	complex sum[H + 1], dif[H + 1];
+	const complex first = v[0];
+
+#pragma unroll
+	for (int j = 1; j <= H; j++) {
+		sum[j] = plus(v[j], v[R - j]);
+		dif[j] = minus(v[j], v[R - j]);
+		v[0] = plus(v[0], sum[j]);
+	}
+#pragma unroll
+	for (int k = 1; k <= H; k++) {
+		complex p = first, q = { 0, 0 };
+
+#pragma unroll
+		for (int j = 1; j <= H; j++) {
+			p.re += sum[j].re * w.re[j * k % R];
+			p.im += sum[j].im * w.re[j * k % R];
+			q.re += dif[j].im * w.im[j * k % R];
+			q.im -= dif[j].re * w.im[j * k % R];
+		}
+		v[k] = minus(p, q);
+		v[R - k] = plus(p, q);
+	}
+}
+
+template <int R> static DEV inline void dft(complex *v)
+{
+	constexpr int A = R % 4 == 0 ? 4 : R % 2 == 0 ? 2 : R % 3 == 0 ? 3 : R % 5 == 0 ? 5 : R;
+	constexpr int B = R / A;
+
+	if constexpr (R == 2) {
+		const complex a = v[0];
+
+		v[0] = plus(a, v[1]);
+		v[1] = minus(a, v[1]);
+	} else if constexpr (R == 4) {
+		const complex a = plus(v[0], v[2]), b = minus(v[0], v[2]);
+		const complex c = plus(v[1], v[3]), d = minus(v[1], v[3]);
+
+		v[0] = plus(a, c);
+		v[1] = make(b.re + d.im, b.im - d.re);
+		v[2] = minus(a, c);
+		v[3] = make(b.re - d.im, b.im + d.re);
+	} else if constexpr (B > 1) {
+		complex u[R];
+
+#pragma unroll
+		for (int b = 0; b < B; b++) {
+			complex t[A];
+
+#pragma unroll
+			for (int a = 0; a < A; a++)
+				t[a] = v[a * B + b];
+			dft<A>(t);
+#pragma unroll
+			for (int k = 0; k < A; k++)
+				u[k * B + b] = turned<R>(t[k], b * k);
+		}
+#pragma unroll
+		for (int k = 0; k < A; k++) {
+			dft<B>(u + k * B);
+#pragma unroll
+			for (int j = 0; j < B; j++)
+				v[k + A * j] = u[k * B + j];
+		}
+	} else if constexpr (R > 1) {
+		prime<R>(v);
+	}
+}
+
+/* ---- lines ---- */
+
+/* A block's lines: @left of them, and where the first one is. */
+struct work {
+	const rlx_k_fft_gpu	*a;
+	const in_type::mem	*x;
+	out_type::mem		*y;
+	const complex		*roots, *chirp, *spectrum, *turns, *split;
+	int			in_at, out_at, left;
+};
+
+/* Number @at of line @l's, 0 where there is none. */
+static DEV inline complex get(const work &w, int l, int at)
+{
+	const in_type::mem *x = w.x + l * w.a->digit[0].in + at * w.a->in.stride;
+
+	if (l >= w.left || at >= (int)w.a->in.n)
+		return make(0, 0);
+	if (IN == RLX_K_FFT_REAL)
+		return make(in_type::get(*x), 0);
+	if (FFT_READ & RLX_K_FFT_ALIGNED) {
+		const pair<in_type::mem> both = *(const pair<in_type::mem> *)x;
+
+		return make(in_type::get(both.re), in_type::get(both.im));
+	}
+	return make(in_type::get(*x), in_type::get(x[w.a->in.part]));
+}
+
+static DEV inline int position(const work &w, int l)
+{
+	return w.in_at + l * (int)w.a->digit[0].in_at;
+}
+
+/* Of half a spectrum: of the mean, and of the middle, the imaginary part is 0. */
+static DEV inline complex get_half(const work &w, int l, int at)
+{
+	complex c = get(w, l, at);
+
+	if (!at || 2 * at == (int)w.a->whole)
+		c.im = 0;
 	return c;
 }
 
-/* A transform at work: one line of it, or where all lines are. */
-struct work {
-	const struct rlx_k_fft_gpu	*a;
-	const type::mem			*x;
-	type::mem			*y;
-	const complex			*roots, *chirp, *spectrum;
-};
-
-/* Element @i of the line at @x, 0 where there is none. */
-static DEV inline complex read(const work &w, const type::mem *x, int64_t i)
+static DEV inline complex read(const work &w, int l, int i)
 {
-	const rlx_k_fft_view &v = w.a->in;
-	int64_t whole = w.a->chirp_n ? w.a->chirp_n : w.a->n, at = i;
-	complex c = { 0, 0 };
+	const int pos = position(w, l) + i * (int)w.a->in_step, whole = (int)w.a->whole;
+	complex c;
 
-	if (i >= whole)
-		return c;
-	if (v.kind == RLX_K_FFT_HALF && 2 * i > whole)
-		at = whole - i;
-	if (at >= v.n)
-		return c;
-	c.re = type::get(x[at * v.stride]);
-	/* of the mean, and of the middle, it is 0 */
-	if (v.part && !(v.kind == RLX_K_FFT_HALF && (!i || 2 * i == whole)))
-		c.im = type::get(x[at * v.stride + v.part]);
-	if (at != i)
-		c.im = -c.im;
-	if (w.a->inverse)
-		c = swapped(c);
-	return w.a->chirp_n ? times(c, w.chirp[i]) : c;
-}
-
-static DEV inline void write(const work &w, type::mem *y, int64_t i, complex c)
-{
-	const rlx_k_fft_view &v = w.a->out;
-
-	if (i >= v.n)
-		return;
-	if (w.a->chirp_n)
-		c = times(swapped(c), w.chirp[i]);
-	if (w.a->inverse)
-		c = swapped(c);
-	y[i * v.stride] = type::put(c.re * (num)w.a->scale);
-	if (v.part)
-		y[i * v.stride + v.part] = type::put(c.im * (num)w.a->scale);
-}
-
-/* One pass of one line: from @from, NULL: x, to @to, NULL: y. */
-struct pass {
-	const complex	*from;
-	complex		*to;
-	int64_t		s, m;
-	int		r;
-	bool		to_spectrum;	/* the last of the first of two */
-};
-
-static DEV inline complex load(const work &w, const pass &p, const type::mem *x, int64_t i)
-{
-	return p.from ? p.from[i] : read(w, x, i);
-}
-
-static DEV inline void store(const work &w, const pass &p, type::mem *y, int64_t i, complex c)
-{
-	if (p.to_spectrum)
-		c = swapped(times(c, w.spectrum[i]));
-	if (p.to)
-		p.to[i] = c;
+	if (IN != RLX_K_FFT_HALF)
+		c = get(w, l, pos);
+	else if (2 * pos <= whole)
+		c = get_half(w, l, pos);
 	else
-		write(w, y, i, c);
+		c = pos < whole ? conjugate(get_half(w, l, whole - pos)) : make(0, 0);
+	if (FFT_STEPS & RLX_K_FFT_SWAP_X)
+		c = swapped(c);
+	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && pos < whole)
+		c = times(c, w.chirp[pos]);
+	return c;
 }
 
-/* Butterfly @i of a line, of radix R; 0: of any, number by number. */
-template <int R> static DEV inline void butterfly(const work &w, const pass &p,
-						  const type::mem *x, type::mem *y, int64_t i)
+static DEV inline void put(const work &w, int l, int at, complex c)
 {
-	const int r = R ? R : p.r;
-	const int64_t q = i % p.s, at = i / p.s, unit = w.a->n / r;
-	complex v[R ? R : 1];
+	out_type::mem *y = w.y + l * w.a->digit[0].out + at * w.a->out.stride;
 
-	for (int k = 0; k < R; k++)
-		v[k] = load(w, p, x, q + p.s * (at + p.m * k));
-	for (int k = 0; k < r; k++) {
-		complex sum = { 0, 0 };
+	if (l >= w.left || at >= (int)w.a->out.n)
+		return;
+	c.re *= (num)w.a->scale;
+	c.im *= (num)w.a->scale;
+	if (OUT == RLX_K_FFT_REAL) {
+		*y = out_type::put(c.re);
+	} else if (FFT_WRITE & RLX_K_FFT_ALIGNED) {
+		const pair<out_type::mem> both = { out_type::put(c.re), out_type::put(c.im) };
 
-		for (int j = 0; j < r; j++) {
-			complex e = R ? v[R ? j : 0] : load(w, p, x, q + p.s * (at + p.m * j));
-			complex t = times(e, w.roots[(int64_t)(j * k % r) * unit]);
-
-			sum.re += t.re;
-			sum.im += t.im;
-		}
-		store(w, p, y, q + p.s * (r * at + k), times(sum, w.roots[at * k * p.s]));
-	}
-}
-
-static DEV inline void any_butterfly(const work &w, const pass &p, const type::mem *x,
-				     type::mem *y, int64_t i)
-{
-	switch (p.r) {
-	case 2:
-		butterfly<2>(w, p, x, y, i);
-		break;
-	case 3:
-		butterfly<3>(w, p, x, y, i);
-		break;
-	case 4:
-		butterfly<4>(w, p, x, y, i);
-		break;
-	case 5:
-		butterfly<5>(w, p, x, y, i);
-		break;
-	case 7:
-		butterfly<7>(w, p, x, y, i);
-		break;
-	default:
-		butterfly<0>(w, p, x, y, i);
-	}
-}
-
-/* Pass @k of all that are; stride and rest of it follow from those ahead. */
-static DEV inline pass pass_of(const struct rlx_k_fft_gpu &a, int k, complex *b0, complex *b1)
-{
-	const int passes = a.n_factor * (a.chirp_n ? 2 : 1), at = k % a.n_factor;
-	pass p = { k ? (k % 2 ? b0 : b1) : NULL, k + 1 < passes ? (k % 2 ? b1 : b0) : NULL, 1,
-		   a.n, 1, a.chirp_n && k == a.n_factor - 1 };
-
-	for (int i = 0; i <= at; i++) {
-		p.s *= i ? a.factor[i - 1] : 1;
-		p.r = a.factor[i];
-		p.m /= p.r;
-	}
-	return p;
-}
-
-RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, 256)
-{
-	SHARED_DYNAMIC(buffers);
-	const int64_t lines = a.outer * a.inner;
-	const int passes = a.n_factor * (a.chirp_n ? 2 : 1);
-	work w = { &a, RLX_G_PTR(const type::mem, a.x), RLX_G_PTR(type::mem, a.y),
-		   RLX_G_PTR(const complex, a.roots), RLX_G_PTR(const complex, a.chirp),
-		   RLX_G_PTR(const complex, a.spectrum) };
-
-	if (FFT_SHARED) {
-		complex *b = (complex *)buffers;
-
-		for (int64_t l = blockIdx.x; l < lines; l += gridDim.x) {
-			const int64_t o = l / a.inner, i = l % a.inner;
-
-			for (int k = 0; k < passes; k++) {
-				pass p = pass_of(a, k, b, b + a.n);
-
-				for (int64_t t = threadIdx.x; t < a.n / p.r; t += blockDim.x)
-					any_butterfly(w, p, w.x + o * a.in.outer + i * a.in.inner,
-						      w.y + o * a.out.outer + i * a.out.inner, t);
-				__syncthreads();
-			}
-		}
+		*(pair<out_type::mem> *)y = both;
 	} else {
-		complex *b = (complex *)env.scratch;
-		pass p = pass_of(a, (int)env.pass, b, b + lines * a.n);
-		const int64_t each = a.n / p.r;
+		*y = out_type::put(c.re);
+		y[w.a->out.part] = out_type::put(c.im);
+	}
+}
 
-		for (int64_t t = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; t < lines * each;
-		     t += gridDim.x * (int64_t)blockDim.x) {
-			const int64_t l = t / each, o = l / a.inner, i = l % a.inner;
-			pass one = p;
+static DEV inline void write(const work &w, int l, int i, complex c)
+{
+	int at = w.out_at + l * (int)w.a->digit[0].out_at + i * (int)w.a->out_step;
 
-			one.from = p.from ? p.from + l * a.n : NULL;
-			one.to = p.to ? p.to + l * a.n : NULL;
-			any_butterfly(w, one, w.x + o * a.in.outer + i * a.in.inner,
-				      w.y + o * a.out.outer + i * a.out.inner, t % each);
+	if (at >= (int)w.a->out_end)
+		return;
+	if (FFT_STEPS & RLX_K_FFT_TURN) {
+		const uint32_t e = (uint32_t)position(w, l) * (uint32_t)i, low = w.a->turns_low;
+
+		c = times(c, times(w.turns[e % low], w.turns[low + e / low]));
+	}
+	if (FFT_STEPS & RLX_K_FFT_SPECTRUM)
+		c = swapped(times(c, w.spectrum[at]));
+	if (FFT_STEPS & RLX_K_FFT_CHIRP_Y)
+		c = times(swapped(c), w.chirp[at]);
+	if (FFT_STEPS & RLX_K_FFT_SWAP_Y)
+		c = swapped(c);
+	if (OUT == RLX_K_FFT_HALF && 2 * at > (int)w.a->whole) {
+		const int row = at % (int)w.a->rows;
+
+		/* whose conjugate nobody else has */
+		if (!row || 2 * row == (int)w.a->rows)
+			return;
+		at = (int)w.a->whole - at;
+		c.im = -c.im;
+	}
+	put(w, l, at, c);
+}
+
+/* ---- shared memory ---- */
+
+/*
+ * A number more after so many as the banks have, where powers of two would meet in one. Next to
+ * one another: elements of a line, or those of all lines that have the same place in theirs.
+ */
+enum { BANKS = 64 / (int)sizeof(num), PADDED = N % 4 == 0, UNIT = ACROSS ? L : 1 };
+
+static DEV inline int padded(int i)
+{
+	return PADDED ? i + (int)((unsigned int)i / BANKS) : i;
+}
+
+static DEV inline int place(int l, int i)
+{
+	return ACROSS ? padded(i * L + l) : l * (RLX_K_FFT_PADDED(N, sizeof(num)) | 1) + padded(i);
+}
+
+/* The same of i + step; what @even says: the padding between them depends on @step alone. */
+static DEV inline int place_after(int l, int i, int step, bool even)
+{
+	return even ? place(l, i) + padded(step * UNIT) : place(l, i + step);
+}
+
+static DEV inline void sync(bool lines)
+{
+	if (LINE_IN_WARP && !lines)
+		warp_sync();
+	else
+		__syncthreads();
+}
+
+/* Between the spectrum of pairs and half of the line's: elements k and N - k of either. */
+static DEV inline void split(const work &w, complex *s, int l, int k)
+{
+	const complex root = w.split[k];
+	complex a, b, turn;
+
+	if (IN == RLX_K_FFT_HALF_OF_PAIRS) {
+		a = get_half(w, l, k);
+		b = conjugate(get_half(w, l, N - k));
+		turn = times(make(root.im, root.re), minus(a, b));
+		a = plus(a, b);
+		s[place(l, k)] = swapped(plus(a, turn));
+		if (k)
+			s[place(l, N - k)] = swapped(conjugate(minus(a, turn)));
+	} else {
+		a = s[place(l, k)];
+		b = conjugate(s[place(l, k ? N - k : 0)]);
+		turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
+		a = make((a.re + b.re) / 2, (a.im + b.im) / 2);
+		put(w, l, k, plus(a, turn));
+		if (2 * k != N)
+			put(w, l, N - k, conjugate(minus(a, turn)));
+	}
+}
+
+/* All that the block has, from x to shared memory or from there to y. */
+template <bool FROM_X> static DEV inline void stage(const work &w, complex *s)
+{
+	constexpr bool halves = (FROM_X ? IN : OUT) == RLX_K_FFT_HALF_OF_PAIRS;
+	constexpr bool across = FROM_X ? ACROSS : OUT_ACROSS;
+	constexpr int each = halves ? N / 2 + 1 : N;
+
+	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
+		const int l = across ? e % L : e / each, i = across ? e / L : e % each;
+
+		if (halves)
+			split(w, s, l, i);
+		else if (FROM_X)
+			s[place(l, i)] = read(w, l, i);
+		else
+			write(w, l, i, s[place(l, i)]);
+	}
+}
+
+/* ---- passes ---- */
+
+template <int P> struct factor {
+	enum { R = FFT_RADICES >> 5 * P & 31, BEFORE = factor<P - 1>::BEFORE * factor<P - 1>::R };
+};
+
+template <> struct factor<-1> {
+	enum { R = 1, BEFORE = 1 };
+};
+
+/* Multiples of @n, and where they are padded, fall together. */
+static constexpr DEV bool even(int n)
+{
+	return !PADDED || n % BANKS == 0 || BANKS % n == 0;
+}
+
+template <int R> static DEV inline void turn(const work &w, complex *v, int root)
+{
+	complex power[R];
+
+	power[1] = w.roots[root];
+#pragma unroll
+	for (int r = 1; r < R; r++) {
+		if (r > 1)
+			power[r] = times(power[r / 2], power[r - r / 2]);
+		v[r] = times(v[r], power[r]);
+	}
+}
+
+template <int P, bool SECOND> static DEV inline void passes(const work &w, complex *s, int l, int t)
+{
+	constexpr int R = factor<P>::R, S = factor<P>::BEFORE, M = N / R, B = (M + T - 1) / T;
+	constexpr bool last = S * R == N, from_x = !P && !SECOND && !STAGE_IN;
+	constexpr bool end = last && (SECOND || !TWICE), to_y = end && !STAGE_OUT;
+	constexpr bool even_load = !PADDED || M * UNIT % BANKS == 0;
+	constexpr bool even_store = even(S * UNIT) && even(S * R * UNIT);
+	const bool on = T * L == BLOCK || (int)threadIdx.x < T * L;
+	const int first = compute_anew(t);	/* or what is made of it would stay in registers */
+	complex v[B][R];
+
+#pragma unroll
+	for (int b = 0; b < B; b++)
+#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const int j = first + T * b;
+
+			if (!on || (M % T && j >= M))
+				continue;
+			v[b][r] = from_x ? read(w, l, j + M * r) :
+				  s[place_after(l, j, M * r, even_load)];
+		}
+	if (!from_x && !to_y)
+		sync(false);
+#pragma unroll
+	for (int b = 0; b < B; b++) {
+		const int j = first + T * b, q = (int)((unsigned int)j / S), rest = j - q * S;
+
+		if (!on || (M % T && j >= M))
+			break;
+		if constexpr (S > 1 && R > 1)
+			turn<R>(w, v[b], rest * (M / S));
+		dft<R>(v[b]);
+#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const int i = q * (S * R) + rest;
+
+			if (last && !end)
+				v[b][r] = swapped(times(v[b][r], w.spectrum[i + S * r]));
+			if (to_y)
+				write(w, l, i + S * r, v[b][r]);
+			else
+				s[place_after(l, i, S * r, even_store)] = v[b][r];
 		}
 	}
+	if (!to_y)
+		sync(end);
+	if constexpr (!last)
+		passes<P + 1, SECOND>(w, s, l, t);
+	else if constexpr (!end)
+		passes<0, true>(w, s, l, t);
+}
+
+RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
+{
+	SHARED_DYNAMIC(buffer);
+	complex *s = (complex *)buffer;
+	const int l = ACROSS ? (int)threadIdx.x % L : (int)threadIdx.x / T;
+	const int t = ACROSS ? (int)threadIdx.x / L : (int)threadIdx.x % T;
+	work w = { &a, RLX_G_PTR(const in_type::mem, a.x), RLX_G_PTR(out_type::mem, a.y),
+		   RLX_G_PTR(const complex, a.roots), RLX_G_PTR(const complex, a.chirp),
+		   RLX_G_PTR(const complex, a.spectrum), RLX_G_PTR(const complex, a.turns),
+		   RLX_G_PTR(const complex, a.split), 0, 0, 0 };
+
+	uint32_t rest = blockIdx.x;
+
+	for (int d = 0; d < 4; d++) {
+		const rlx_k_fft_digit &g = a.digit[d];
+		const uint32_t n = d ? (uint32_t)g.n : (uint32_t)((g.n + L - 1) / L);
+		const uint32_t up = n > 1 ? rest / n : rest;
+		const int64_t i = (int64_t)(n > 1 ? rest - up * n : 0) * (d ? 1 : L);
+
+		rest = up;
+		if (!d)
+			w.left = (int)(g.n - i < L ? g.n - i : L);
+		w.x += i * g.in;
+		w.y += i * g.out;
+		w.in_at += (int)(i * g.in_at);
+		w.out_at += (int)(i * g.out_at);
+	}
+	if (STAGE_IN) {
+		stage<true>(w, s);
+		__syncthreads();
+	}
+	passes<0, false>(w, s, l, t);
+	if (STAGE_OUT)
+		stage<false>(w, s);
 }

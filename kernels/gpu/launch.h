@@ -351,6 +351,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_conv.h"
 #include "kernels/gpu/launch_attention.h"
 #include "kernels/gpu/launch_attention_grad.h"
+#include "kernels/gpu/launch_fft.h"
 #include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/launch_gemm.h"
 #include "kernels/gpu/launch_gemm_f32.h"

@@ -14,7 +14,6 @@
 #define RLX_G_LAUNCH_FOLD_H
 
 #include "kernels/det.h"
-#include "kernels/fft.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/knn.h"
 #include "kernels/nms.h"
@@ -339,26 +338,6 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 }
 
 /* A block a matrix; those too large for shared memory share 256 MiB, or have one block. */
-/* All passes of a line in shared memory, or a launch for each pass of all lines. */
-static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_fft_gpu *a = (const struct rlx_k_fft_gpu *)args;
-	const int64_t lines = a->outer * a->inner, number = a->type == RLX_F64 ? 8 : 4;
-	const bool fits = a->n * 4 * number <= (int64_t)l->most_shared;
-
-	if (fits)
-		rlx_g_line(l, lines, a->n < 256 ? 64 : 256);
-	else
-		rlx_g_each(l, lines * a->n / 4);
-	RLX_G_VARIANT(l, fft, .FFT_TYPE = a->type, .FFT_SHARED = fits);
-	if (fits) {
-		l->shared = (uint32_t)(a->n * 4 * number);
-		return;
-	}
-	l->n_launches = a->n_factor * (a->chirp_n ? 2u : 1u);
-	l->scratch = (uint64_t)lines * (uint64_t)a->n * 4 * (uint64_t)number;
-}
-
 static inline void rlx_g_det_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_det *a = (const struct rlx_k_det *)args;
