@@ -152,6 +152,7 @@ enum rlx_k_fft_step {
 	RLX_K_FFT_SPECTRUM = 16,	/* times the spectrum, re and im swapped */
 	RLX_K_FFT_CHIRP_Y = 32,		/* re and im swapped, times the chirp */
 	RLX_K_FFT_SWAP_Y = 64,
+	RLX_K_FFT_SCALE = 128,		/* times scale */
 };
 
 /* Lines in one direction: how many, numbers from one to the next, and by how much positions grow */
@@ -178,14 +179,19 @@ typedef struct rlx_k_fft_gpu {
 	const void		*roots;		/* [n] of re, im: e^(-2 pi i k / n), f64 or else f32 */
 	const void		*chirp;		/* [whole], as in struct rlx_k_fft_core */
 	const void		*spectrum;	/* [n], or of all positions of y */
-	const void		*turns;		/* roots 0 to turns_low, then each turns_low-th */
+	const void		*turns;		/* roots 0 to 2^turns_bits, then each 2^turns_bits-th */
 	const void		*split;		/* [n + 1]: e^(-2 pi i k / (2 n)) */
 	double			scale;
-	uint32_t		turns_low;
+	uint32_t		turns_bits;
 	uint8_t			steps, type, out_type;	/* floats of 16 bits or more */
 } rlx_k_fft_gpu;
 
-enum { RLX_K_FFT_ALIGNED = 8 };		/* beside a kind: re and im are one word */
+/* Beside a kind of x or y. */
+enum {
+	RLX_K_FFT_ALIGNED = 8,	/* re and im are one word */
+	RLX_K_FFT_DENSE = 16,	/* lines are in order, numbers next to one another */
+	RLX_K_FFT_CUT = 32,	/* some positions are not there */
+};
 
 #define RLX_K_FFT_BLOCK(threads)	(((threads) + 63) / 64 * 64)
 /* Complex numbers of so many bytes each half in shared memory, a line of n. */

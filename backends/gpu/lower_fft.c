@@ -51,13 +51,13 @@ static void use_roots(const struct tables *t, void *field, int64_t n, int64_t co
 /* All roots of order @n as products of two, from tables of about their square root. */
 static void use_turns(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n)
 {
-	int64_t low = 1, rest;
+	int64_t low, rest;
 	void *p;
 
-	while (low * low < n)
-		low *= 2;
+	while ((int64_t)1 << 2 * a->turns_bits < n)
+		a->turns_bits++;
+	low = (int64_t)1 << a->turns_bits;
 	rest = (n + low - 1) / low;
-	a->turns_low = (uint32_t)low;
 	p = new_table(t, low + rest);
 	roots(t, p, 0, n, 1, low);
 	roots(t, p, low, n, low, rest);
@@ -149,11 +149,18 @@ static bool parted(struct axis *x, int64_t longest, int parts)
 	return left <= longest && x->part[0] <= longest;
 }
 
-/* How the length is done on a device whose blocks have so much shared memory. */
-static bool choose_parts(struct axis *x, int64_t shared)
+/* The longest lines of one launch: those side by side share cache lines, and so their blocks. */
+static int64_t longest_whole(const struct rlx_fft_step *s, const struct rlx_g_launch *l, int wide)
 {
-	const int64_t one = rlx_g_fft_longest(shared, 1, x->wide);
-	const int64_t several = rlx_g_fft_longest(shared, x->t.f64 ? 2 : 4, x->wide);
+	return rlx_g_fft_longest(l->most_shared, s->inner < 4 ? 1 : wide == RLX_F64 ? 4 : 8, wide);
+}
+
+/* How the length is done on a device whose blocks have so much shared memory. */
+static bool choose_parts(struct axis *x, const struct rlx_g_launch *l)
+{
+	const int64_t several = rlx_g_fft_longest(l->most_shared, x->t.f64 ? 2 : 4, x->wide);
+	const bool few = 8 * x->s->outer * x->s->inner < (int64_t)l->processors;
+	int64_t one = longest_whole(x->s, l, x->wide);
 	int parts;
 
 	if (largest_prime(x->n) > RLX_K_FFT_GPU_RADIX) {
@@ -162,6 +169,8 @@ static bool choose_parts(struct axis *x, int64_t shared)
 	}
 	x->part[0] = x->n;
 	x->parts = 1;
+	if (few && one > 4096)	/* two launches of many blocks take less than one of few */
+		one = 4096;
 	if (x->n <= one)
 		return true;
 	for (parts = 2; parts <= 3; parts++)
@@ -326,7 +335,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 				struct rlx_fft_place from, struct rlx_fft_place to)
 {
 	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
-	const int64_t shared = gpu_launch_of(lo, 0).most_shared;
+	const struct rlx_g_launch l = gpu_launch_of(lo, 0);
 	const bool real = s->real_in || s->real_out;
 	struct axis x = {
 		.lo = lo, .s = s, .t = { lo, dt == RLX_F64 }, .x = from, .y = to,
@@ -340,11 +349,15 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	};
 	const bool pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0) &&
 			   largest_prime(s->n) <= RLX_K_FFT_GPU_RADIX &&
-			   s->n / 2 <= rlx_g_fft_longest(shared, 1, x.wide);
+			   s->n / 2 <= longest_whole(s, &l, x.wide);
 
 	x.n = pairs ? s->n / 2 : s->n;
-	if (!choose_parts(&x, shared))
+	if (!choose_parts(&x, &l))
 		return rlx_lower_unsupported(lo, "the lines are too long for a GPU's matrices");
+	if (pairs && x.parts > 1) {
+		x.n = s->n;
+		choose_parts(&x, &l);
+	}
 	if (x.parts == 1)
 		return whole_lines(&x, pairs);
 	x.halves = real && !x.chirp_n && (s->real_in || x.parts == 2);

@@ -30,9 +30,9 @@ enum {
 	N = FFT_N, T = FFT_THREADS, L = FFT_LINES, BLOCK = RLX_K_FFT_BLOCK(T * L),
 	IN = FFT_READ & 7, OUT = FFT_WRITE & 7,
 	ACROSS = FFT_ACROSS & 1, OUT_ACROSS = FFT_ACROSS >> 1 & 1, DIRECT = FFT_ACROSS >> 2 & 1,
-	STAGE_IN = IN == RLX_K_FFT_HALF_OF_PAIRS || (!DIRECT && !ACROSS),
-	STAGE_OUT = OUT == RLX_K_FFT_HALF_OF_PAIRS || ACROSS != OUT_ACROSS || (!DIRECT && !ACROSS),
-	TWICE = FFT_STEPS & RLX_K_FFT_CONVOLVE,
+	TWICE = !!(FFT_STEPS & RLX_K_FFT_CONVOLVE), STAGED = TWICE || (!DIRECT && !ACROSS),
+	STAGE_IN = STAGED || IN == RLX_K_FFT_HALF_OF_PAIRS,
+	STAGE_OUT = STAGED || OUT == RLX_K_FFT_HALF_OF_PAIRS || ACROSS != OUT_ACROSS,
 	LINE_IN_WARP = !ACROSS && T <= WARP && WARP % T == 0,
 };
 
@@ -189,6 +189,24 @@ template <int R> static DEV inline void dft(complex *v)
 
 /* ---- lines ---- */
 
+/* As one word, which the compiler does not see of two numbers. */
+template <class M> static DEV inline void store_pair(M *p, pair<M> v)
+{
+	if constexpr (sizeof(v) == 8) {
+		uint64_t u;
+
+		memcpy(&u, &v, 8);
+		*(uint64_t *)p = u;
+	} else if constexpr (sizeof(v) == 4) {
+		uint32_t u;
+
+		memcpy(&u, &v, 4);
+		*(uint32_t *)p = u;
+	} else {
+		*(pair<M> *)p = v;
+	}
+}
+
 /* A block's lines: @left of them, and where the first one is. */
 struct work {
 	const rlx_k_fft_gpu	*a;
@@ -196,105 +214,150 @@ struct work {
 	out_type::mem		*y;
 	const complex		*roots, *chirp, *spectrum, *turns, *split;
 	int			in_at, out_at, left;
+	num			scale;
 };
 
-/* Number @at of line @l's, 0 where there is none. */
-static DEV inline complex get(const work &w, int l, int at)
-{
-	const in_type::mem *x = w.x + l * w.a->digit[0].in + at * w.a->in.stride;
+/* A number of a line: its position, and where it is; beyond the last line: of that one. */
+struct source {
+	int			pos;
+	const in_type::mem	*p;
+};
 
-	if (l >= w.left || at >= (int)w.a->in.n)
+struct target {
+	int			pos;
+	out_type::mem		*p;
+};
+
+static DEV inline int64_t in_stride(const work &w)
+{
+	return FFT_READ & RLX_K_FFT_DENSE ? 2 : w.a->in.stride;
+}
+
+static DEV inline int64_t out_stride(const work &w)
+{
+	return FFT_WRITE & RLX_K_FFT_DENSE ? 2 : w.a->out.stride;
+}
+
+/* So many positions from element to element. */
+static DEV inline int in_step(const work &w)
+{
+	return FFT_READ & RLX_K_FFT_DENSE ? 1 : (int)w.a->in_step;
+}
+
+static DEV inline int out_step(const work &w)
+{
+	return FFT_WRITE & RLX_K_FFT_DENSE ? 1 : (int)w.a->out_step;
+}
+
+static DEV inline source source_at(const work &w, int l, int pos)
+{
+	l = l < w.left ? l : w.left - 1;
+	return source{ pos, w.x + l * w.a->digit[0].in + pos * in_stride(w) };
+}
+
+static DEV inline int first_in(const work &w, int l)
+{
+	return FFT_READ & RLX_K_FFT_DENSE ? 0 : w.in_at + l * (int)w.a->digit[0].in_at;
+}
+
+static DEV inline source source_of(const work &w, int l, int i)
+{
+	return source_at(w, l, first_in(w, l) + i * in_step(w));
+}
+
+static DEV inline target target_at(const work &w, int l, int pos)
+{
+	return target{ pos, w.y + l * w.a->digit[0].out + pos * out_stride(w) };
+}
+
+static DEV inline target target_of(const work &w, int l, int i)
+{
+	const int at = w.out_at + l * (int)w.a->digit[0].out_at;
+
+	return target_at(w, l, (FFT_WRITE & RLX_K_FFT_DENSE ? 0 : at) + i * out_step(w));
+}
+
+/* What is there, 0 where nothing is. */
+static DEV inline complex get(const work &w, source x)
+{
+	if ((FFT_READ & RLX_K_FFT_CUT) && x.pos >= (int)w.a->in.n)
 		return make(0, 0);
 	if (IN == RLX_K_FFT_REAL)
-		return make(in_type::get(*x), 0);
+		return make(in_type::get(*x.p), 0);
 	if (FFT_READ & RLX_K_FFT_ALIGNED) {
-		const pair<in_type::mem> both = *(const pair<in_type::mem> *)x;
+		const pair<in_type::mem> both = *(const pair<in_type::mem> *)x.p;
 
 		return make(in_type::get(both.re), in_type::get(both.im));
 	}
-	return make(in_type::get(*x), in_type::get(x[w.a->in.part]));
-}
-
-static DEV inline int position(const work &w, int l)
-{
-	return w.in_at + l * (int)w.a->digit[0].in_at;
+	return make(in_type::get(*x.p), in_type::get(x.p[w.a->in.part]));
 }
 
 /* Of half a spectrum: of the mean, and of the middle, the imaginary part is 0. */
 static DEV inline complex get_half(const work &w, int l, int at)
 {
-	complex c = get(w, l, at);
+	complex c = get(w, source_at(w, l, at));
 
 	if (!at || 2 * at == (int)w.a->whole)
 		c.im = 0;
 	return c;
 }
 
-static DEV inline complex read(const work &w, int l, int i)
+static DEV inline complex read(const work &w, int l, source x)
 {
-	const int pos = position(w, l) + i * (int)w.a->in_step, whole = (int)w.a->whole;
+	const int whole = (int)w.a->whole;
 	complex c;
 
 	if (IN != RLX_K_FFT_HALF)
-		c = get(w, l, pos);
-	else if (2 * pos <= whole)
-		c = get_half(w, l, pos);
+		c = get(w, x);
+	else if (2 * x.pos <= whole)
+		c = get_half(w, l, x.pos);
 	else
-		c = pos < whole ? conjugate(get_half(w, l, whole - pos)) : make(0, 0);
+		c = x.pos < whole ? conjugate(get_half(w, l, whole - x.pos)) : make(0, 0);
 	if (FFT_STEPS & RLX_K_FFT_SWAP_X)
 		c = swapped(c);
-	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && pos < whole)
-		c = times(c, w.chirp[pos]);
+	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && x.pos < whole)
+		c = times(c, w.chirp[x.pos]);
 	return c;
 }
 
-static DEV inline void put(const work &w, int l, int at, complex c)
+static DEV inline void put(const work &w, target y, complex c)
 {
-	out_type::mem *y = w.y + l * w.a->digit[0].out + at * w.a->out.stride;
-
-	if (l >= w.left || at >= (int)w.a->out.n)
+	if ((FFT_WRITE & RLX_K_FFT_CUT) && y.pos >= (int)w.a->out.n)
 		return;
-	c.re *= (num)w.a->scale;
-	c.im *= (num)w.a->scale;
+	if (FFT_STEPS & RLX_K_FFT_SCALE)
+		c = make(c.re * w.scale, c.im * w.scale);
 	if (OUT == RLX_K_FFT_REAL) {
-		*y = out_type::put(c.re);
+		*y.p = out_type::put(c.re);
 	} else if (FFT_WRITE & RLX_K_FFT_ALIGNED) {
 		const pair<out_type::mem> both = { out_type::put(c.re), out_type::put(c.im) };
 
-		*(pair<out_type::mem> *)y = both;
+		store_pair(y.p, both);
 	} else {
-		*y = out_type::put(c.re);
-		y[w.a->out.part] = out_type::put(c.im);
+		*y.p = out_type::put(c.re);
+		y.p[w.a->out.part] = out_type::put(c.im);
 	}
 }
 
-static DEV inline void write(const work &w, int l, int i, complex c)
+static DEV inline void write(const work &w, int l, target y, complex c)
 {
-	int at = w.out_at + l * (int)w.a->digit[0].out_at + i * (int)w.a->out_step;
-
-	if (at >= (int)w.a->out_end)
+	if ((FFT_WRITE & RLX_K_FFT_CUT) && y.pos >= (int)w.a->out_end)
 		return;
-	if (FFT_STEPS & RLX_K_FFT_TURN) {
-		const uint32_t e = (uint32_t)position(w, l) * (uint32_t)i, low = w.a->turns_low;
-
-		c = times(c, times(w.turns[e % low], w.turns[low + e / low]));
-	}
 	if (FFT_STEPS & RLX_K_FFT_SPECTRUM)
-		c = swapped(times(c, w.spectrum[at]));
+		c = swapped(times(c, w.spectrum[y.pos]));
 	if (FFT_STEPS & RLX_K_FFT_CHIRP_Y)
-		c = times(swapped(c), w.chirp[at]);
+		c = times(swapped(c), w.chirp[y.pos]);
 	if (FFT_STEPS & RLX_K_FFT_SWAP_Y)
 		c = swapped(c);
-	if (OUT == RLX_K_FFT_HALF && 2 * at > (int)w.a->whole) {
-		const int row = at % (int)w.a->rows;
+	if (OUT == RLX_K_FFT_HALF && 2 * y.pos > (int)w.a->whole) {
+		const int row = y.pos % (int)w.a->rows;
 
 		/* whose conjugate nobody else has */
 		if (!row || 2 * row == (int)w.a->rows)
 			return;
-		at = (int)w.a->whole - at;
+		y = target_at(w, l, (int)w.a->whole - y.pos);
 		c.im = -c.im;
 	}
-	put(w, l, at, c);
+	put(w, y, c);
 }
 
 /* ---- shared memory ---- */
@@ -348,9 +411,9 @@ static DEV inline void split(const work &w, complex *s, int l, int k)
 		b = conjugate(s[place(l, k ? N - k : 0)]);
 		turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
 		a = make((a.re + b.re) / 2, (a.im + b.im) / 2);
-		put(w, l, k, plus(a, turn));
+		put(w, target_at(w, l, k), plus(a, turn));
 		if (2 * k != N)
-			put(w, l, N - k, conjugate(minus(a, turn)));
+			put(w, target_at(w, l, N - k), conjugate(minus(a, turn)));
 	}
 }
 
@@ -364,23 +427,29 @@ template <bool FROM_X> static DEV inline void stage(const work &w, complex *s)
 	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
 		const int l = across ? e % L : e / each, i = across ? e / L : e % each;
 
+		if (!FROM_X && l >= w.left)
+			continue;
 		if (halves)
 			split(w, s, l, i);
 		else if (FROM_X)
-			s[place(l, i)] = read(w, l, i);
+			s[place(l, i)] = read(w, l, source_of(w, l, i));
 		else
-			write(w, l, i, s[place(l, i)]);
+			write(w, l, target_of(w, l, i), s[place(l, i)]);
 	}
 }
 
 /* ---- passes ---- */
 
+/* Pass @P: its radix, those ahead multiplied, butterflies of a line and of a thread. */
 template <int P> struct factor {
-	enum { R = FFT_RADICES >> 5 * P & 31, BEFORE = factor<P - 1>::BEFORE * factor<P - 1>::R };
+	enum {
+		R = FFT_RADICES >> 5 * P & 31, S = factor<P - 1>::S * factor<P - 1>::R, M = N / R,
+		B = (M + T - 1) / T, LAST = S * R == N,
+	};
 };
 
 template <> struct factor<-1> {
-	enum { R = 1, BEFORE = 1 };
+	enum { R = 1, S = 1 };
 };
 
 /* Multiples of @n, and where they are padded, fall together. */
@@ -389,70 +458,124 @@ static constexpr DEV bool even(int n)
 	return !PADDED || n % BANKS == 0 || BANKS % n == 0;
 }
 
-template <int R> static DEV inline void turn(const work &w, complex *v, int root)
+/* v[r] times first root^r */
+template <int R> static DEV inline void turn(complex *v, complex root)
 {
 	complex power[R];
 
-	power[1] = w.roots[root];
 #pragma unroll
 	for (int r = 1; r < R; r++) {
-		if (r > 1)
-			power[r] = times(power[r / 2], power[r - r / 2]);
+		power[r] = r > 1 ? times(power[r / 2], power[r - r / 2]) : root;
 		v[r] = times(v[r], power[r]);
 	}
 }
 
-template <int P, bool SECOND> static DEV inline void passes(const work &w, complex *s, int l, int t)
+/* What the columns of a matrix are multiplied by: root @e. */
+static DEV inline complex matrix_root(const work &w, uint32_t e)
 {
-	constexpr int R = factor<P>::R, S = factor<P>::BEFORE, M = N / R, B = (M + T - 1) / T;
-	constexpr bool last = S * R == N, from_x = !P && !SECOND && !STAGE_IN;
-	constexpr bool end = last && (SECOND || !TWICE), to_y = end && !STAGE_OUT;
-	constexpr bool even_load = !PADDED || M * UNIT % BANKS == 0;
-	constexpr bool even_store = even(S * UNIT) && even(S * R * UNIT);
+	const uint32_t bits = w.a->turns_bits, low = 1u << bits;
+
+	return times(w.turns[e & (low - 1)], w.turns[low + (e >> bits)]);
+}
+
+template <int P> static DEV inline void load_roots(const work &w, int first, complex *root)
+{
+	typedef factor<P> f;
+
+#pragma unroll
+	for (int b = 0; b < f::B && f::S > 1 && f::R > 1; b++) {
+		const unsigned int j = (unsigned int)(first + T * b);
+
+		if (f::M % T == 0 || j < f::M)
+			root[b] = w.roots[j % f::S * (f::M / f::S)];
+	}
+}
+
+/* Butterfly @j's numbers to where they are in the order of this pass. */
+template <int P> static DEV inline void store_all(const work &w, complex *s, int l, int j,
+						  complex *v, int round)
+{
+	typedef factor<P> f;
+	constexpr bool even_store = even(f::S * UNIT) && even(f::S * f::R * UNIT);
+	const int q = (int)((unsigned int)j / f::S), i = q * (f::S * f::R) + j - q * f::S;
+
+	if (f::LAST && TWICE && !round)
+#pragma unroll
+		for (int r = 0; r < f::R; r++)
+			v[r] = swapped(times(v[r], w.spectrum[i + f::S * r]));
+	if (f::LAST && !STAGE_OUT) {
+		const int step = f::S * out_step(w);
+		const int64_t delta = step * out_stride(w);
+		target y = target_of(w, l, i);
+
+		if (FFT_STEPS & RLX_K_FFT_TURN) {
+			const uint32_t at = (uint32_t)first_in(w, l);
+			const complex begin = matrix_root(w, at * (uint32_t)i);
+
+#pragma unroll
+			for (int r = 0; r < f::R; r++)
+				v[r] = times(v[r], begin);
+			turn<f::R>(v, matrix_root(w, at * (uint32_t)f::S));
+		}
+		if (l >= w.left)
+			return;
+#pragma unroll
+		for (int r = 0; r < f::R; r++, y.pos += step, y.p += delta)
+			write(w, l, y, v[r]);
+	} else {
+#pragma unroll
+		for (int r = 0; r < f::R; r++)
+			s[place_after(l, i, f::S * r, even_store)] = v[r];
+	}
+}
+
+template <int P> static DEV inline void passes(const work &w, complex *s, int l, int t,
+					       const complex *root, int round)
+{
+	typedef factor<P> f;
+	typedef factor<P + !f::LAST> after;
+	constexpr bool from_x = !P && !STAGE_IN, to_y = f::LAST && !STAGE_OUT;
+	constexpr bool even_load = !PADDED || f::M * UNIT % BANKS == 0;
 	const bool on = T * L == BLOCK || (int)threadIdx.x < T * L;
 	const int first = compute_anew(t);	/* or what is made of it would stay in registers */
-	complex v[B][R];
+	complex v[f::B][f::R], next[after::B];
+
+	if (!f::LAST && on)
+		load_roots<P + !f::LAST>(w, first, next);
+#pragma unroll
+	for (int b = 0; b < f::B; b++) {
+		const int j = first + T * b, step = f::M * in_step(w);
+		const int64_t delta = step * in_stride(w);
+
+		if (!on || (f::M % T && j >= f::M))
+			break;
+		if (from_x) {
+			source x = source_of(w, l, j);
 
 #pragma unroll
-	for (int b = 0; b < B; b++)
+			for (int r = 0; r < f::R; r++, x.pos += step, x.p += delta)
+				v[b][r] = read(w, l, x);
+		} else {
 #pragma unroll
-		for (int r = 0; r < R; r++) {
-			const int j = first + T * b;
-
-			if (!on || (M % T && j >= M))
-				continue;
-			v[b][r] = from_x ? read(w, l, j + M * r) :
-				  s[place_after(l, j, M * r, even_load)];
+			for (int r = 0; r < f::R; r++)
+				v[b][r] = s[place_after(l, j, f::M * r, even_load)];
 		}
+	}
 	if (!from_x && !to_y)
 		sync(false);
 #pragma unroll
-	for (int b = 0; b < B; b++) {
-		const int j = first + T * b, q = (int)((unsigned int)j / S), rest = j - q * S;
-
-		if (!on || (M % T && j >= M))
+	for (int b = 0; b < f::B; b++) {
+		if (!on || (f::M % T && first + T * b >= f::M))
 			break;
-		if constexpr (S > 1 && R > 1)
-			turn<R>(w, v[b], rest * (M / S));
-		dft<R>(v[b]);
-#pragma unroll
-		for (int r = 0; r < R; r++) {
-			const int i = q * (S * R) + rest;
-
-			if (last && !end)
-				v[b][r] = swapped(times(v[b][r], w.spectrum[i + S * r]));
-			if (to_y)
-				write(w, l, i + S * r, v[b][r]);
-			else
-				s[place_after(l, i, S * r, even_store)] = v[b][r];
-		}
+		if constexpr (f::S > 1 && f::R > 1)
+			turn<f::R>(v[b], root[b]);
+		dft<f::R>(v[b]);
+		store_all<P>(w, s, l, first + T * b, v[b], round);
 	}
 	if (!to_y)
-		sync(end);
-	if constexpr (!last)
-		passes<P + 1, SECOND>(w, s, l, t);
-	else if constexpr (!end)
-		passes<0, true>(w, s, l, t);
+		sync(f::LAST);
+	if constexpr (!f::LAST)
+		passes<P + 1>(w, s, l, t, next, round);
 }
 
 RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
@@ -464,7 +587,7 @@ RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
 	work w = { &a, RLX_G_PTR(const in_type::mem, a.x), RLX_G_PTR(out_type::mem, a.y),
 		   RLX_G_PTR(const complex, a.roots), RLX_G_PTR(const complex, a.chirp),
 		   RLX_G_PTR(const complex, a.spectrum), RLX_G_PTR(const complex, a.turns),
-		   RLX_G_PTR(const complex, a.split), 0, 0, 0 };
+		   RLX_G_PTR(const complex, a.split), 0, 0, 0, (num)a.scale };
 
 	uint32_t rest = blockIdx.x;
 
@@ -486,7 +609,9 @@ RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
 		stage<true>(w, s);
 		__syncthreads();
 	}
-	passes<0, false>(w, s, l, t);
+#pragma unroll 1
+	for (int round = 0; round < 1 + TWICE; round++)
+		passes<0>(w, s, l, t, NULL, round);
 	if (STAGE_OUT)
 		stage<false>(w, s);
 }

@@ -6,14 +6,14 @@
 #include "kernels/fft.h"
 #include "kernels/gpu/launch.h"
 
-/* Butterflies of radices that have many prime factors are cheaper than one more pass. */
+/* Instructions of an element in a pass, about: for what is between passes, and for radix @r. */
 static inline int rlx_g_fft_radix_cost(int r)
 {
-	int cost = 12;
+	int cost = 16 + 40 / r;
 
-	for (int p = 2; r > 1; p++)
-		for (; r % p == 0; r /= p)
-			cost += p > 2 ? p : 1;
+	for (int p = 2, n = r; n > 1; p++)
+		for (; n % p == 0; n /= p)
+			cost += p > 2 ? 2 + p + 3 * (n > p) : 2 + (r % 4 != 0);
 	return cost;
 }
 
@@ -90,12 +90,28 @@ static inline int64_t rlx_g_fft_longest(int64_t shared, int lines, int type)
 	return n;
 }
 
-/* Re and im are one word of so many numbers, wherever a line begins. */
-static inline bool rlx_g_fft_aligned(const void *p, const struct rlx_k_fft_view *v, int size,
-				     int64_t a, int64_t b, int64_t c, int64_t d)
+/* What is known of one side of a launch's lines when it is compiled. */
+static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out)
 {
-	return v->part == 1 && (v->stride | a | b | c | d) % 2 == 0 &&
-	       (uintptr_t)p % (2 * (unsigned int)size) == 0;
+	const struct rlx_k_fft_view *v = out ? &a->out : &a->in;
+	const int64_t step = out ? a->out_step : a->in_step;
+	const int64_t end = out && a->out_end < v->n ? a->out_end : v->n;
+	const size_t size = rlx_k_type_size((enum rlx_dtype)(out ? a->out_type : a->type));
+	bool dense = step == 1 && v->stride == 2;
+	int64_t odd = v->stride;
+	int what = v->kind;
+
+	for (int i = 0; i < 4; i++) {
+		odd |= out ? a->digit[i].out : a->digit[i].in;
+		dense = dense && !(out ? a->digit[i].out_at : a->digit[i].in_at);
+	}
+	if (v->part == 1 && odd % 2 == 0 && (uintptr_t)(out ? a->y : a->x) % (2 * size) == 0)
+		what |= RLX_K_FFT_ALIGNED;
+	if (dense)
+		what |= RLX_K_FFT_DENSE;
+	if (end < step * a->n + (v->kind == RLX_K_FFT_HALF_OF_PAIRS))
+		what |= RLX_K_FFT_CUT;
+	return what;
 }
 
 static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
@@ -103,6 +119,7 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_fft_gpu *a = (const struct rlx_k_fft_gpu *)args;
 	const rlx_k_fft_digit *d = a->digit;
 	const int number = rlx_g_fft_number(a->type);
+	const int narrow = (int)rlx_k_type_size((enum rlx_dtype)a->type);
 	const uint32_t radices = rlx_g_fft_radices(a->n);
 	const int64_t step = d->in + d->in_at * a->in.stride;
 	const int64_t out = d->out + d->out_at * a->out.stride;
@@ -113,12 +130,14 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	bool direct;
 
 	threads = threads < 512 ? threads : rlx_g_ceil(threads, rlx_g_ceil(threads, 512));
-	direct = threads * 2 * number >= 32;
+	direct = threads * 2 * narrow >= 32;
 	lines = across || out_across ? 64 / number : 128 / threads;
 	lines = lines > 1 ? lines : 1;
 	while (lines > 1 &&
 	       (lines / 2 >= d->n || rlx_g_fft_shared(a->n, lines, number) > most ||
-		(across || out_across ? lines > 16 / number && threads * lines > 512 :
+		(across || out_across ? lines > 16 / number &&
+		 (threads * lines > 512 || (threads * lines > 64 && rlx_g_ceil(d->n, lines) *
+					    others < (int64_t)l->processors)) :
 		 rlx_g_ceil(d->n, lines) * others < 2 * (int64_t)l->processors &&
 		 threads * lines > 64)))
 		lines /= 2;
@@ -134,14 +153,9 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	RLX_G_VARIANT(l, fft, .FFT_TYPE = a->type, .FFT_OUT_TYPE = a->out_type,
 		      .FFT_N = (int32_t)a->n, .FFT_RADICES = (int32_t)radices,
 		      .FFT_THREADS = (int32_t)threads, .FFT_LINES = (int32_t)lines,
-		      .FFT_READ = a->in.kind | RLX_K_FFT_ALIGNED * rlx_g_fft_aligned(a->x, &a->in,
-				  rlx_k_type_size((enum rlx_dtype)a->type), d[0].in, d[1].in,
-				  d[2].in, d[3].in),
-		      .FFT_WRITE = a->out.kind | RLX_K_FFT_ALIGNED * rlx_g_fft_aligned(a->y,
-				   &a->out, rlx_k_type_size((enum rlx_dtype)a->out_type), d[0].out,
-				   d[1].out, d[2].out, d[3].out),
+		      .FFT_READ = rlx_g_fft_side(a, false), .FFT_WRITE = rlx_g_fft_side(a, true),
 		      .FFT_ACROSS = across | out_across << 1 | direct << 2,
-		      .FFT_STEPS = a->steps);
+		      .FFT_STEPS = a->steps | (a->scale == 1 ? 0 : RLX_K_FFT_SCALE));
 }
 
 #endif
