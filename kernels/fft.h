@@ -25,7 +25,7 @@ struct rlx_k_fft_view {
 };
 
 enum { RLX_K_FFT_FACTORS = 24, RLX_K_FFT_RADIX = 61 };	/* the most, and the largest */
-enum { RLX_K_FFT_GPU_RADIX = 31 };
+enum { RLX_K_FFT_GPU_RADIX = 31 };	/* the largest prime of a GPU's */
 
 /*
  * A transform of vectors. Its passes are of a length without prime factors beyond
@@ -155,7 +155,7 @@ enum rlx_k_fft_step {
 	RLX_K_FFT_SCALE = 128,		/* times scale */
 };
 
-/* Lines in one direction: how many, numbers from one to the next, and by how much positions grow */
+/* Lines in one direction: how many, numbers from one to the next, how much positions grow. */
 typedef struct {
 	int64_t	n, in, out, in_at, out_at;
 } rlx_k_fft_digit;

@@ -20,7 +20,8 @@
 
 /* As many threads on a multiprocessor as have the registers for their elements. */
 #ifndef FFT_RESIDENT
-#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ? 512 : 1024)
+#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ||				\
+			 (FFT_STEPS & 4) ? 512 : (FFT_RADICES & 31) % 8 ? 768 : 1024)
 #endif
 #define RLX_G_BLOCKS	(RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) < FFT_RESIDENT ?		\
 			 FFT_RESIDENT / RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) : 1)
@@ -542,6 +543,8 @@ template <int P> static DEV inline void passes(const work &w, complex *s, int l,
 
 	if (!f::LAST && on)
 		load_roots<P + !f::LAST>(w, first, next);
+	if (from_x)
+		pdl_wait();
 #pragma unroll
 	for (int b = 0; b < f::B; b++) {
 		const int j = first + T * b, step = f::M * in_step(w);
@@ -578,7 +581,8 @@ template <int P> static DEV inline void passes(const work &w, complex *s, int l,
 		passes<P + 1>(w, s, l, t, next, round);
 }
 
-RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
+/* Until pdl_wait() it reads tables alone. */
+RLX_G_KERNEL_PDL(fft, struct rlx_k_fft_gpu, BLOCK)
 {
 	SHARED_DYNAMIC(buffer);
 	complex *s = (complex *)buffer;
@@ -606,6 +610,7 @@ RLX_G_KERNEL(fft, struct rlx_k_fft_gpu, BLOCK)
 		w.out_at += (int)(i * g.out_at);
 	}
 	if (STAGE_IN) {
+		pdl_wait();
 		stage<true>(w, s);
 		__syncthreads();
 	}

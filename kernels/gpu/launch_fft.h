@@ -141,6 +141,8 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 		 rlx_g_ceil(d->n, lines) * others < 2 * (int64_t)l->processors &&
 		 threads * lines > 64)))
 		lines /= 2;
+	if (lines > 4 && (across || out_across))	/* lest the last block has few */
+		lines = rlx_g_ceil(rlx_g_ceil(d->n, rlx_g_ceil(d->n, lines)), 4) * 4;
 	while (threads * lines > 512)
 		threads = (threads + 1) / 2;
 	l->can = false;

@@ -67,7 +67,8 @@ static void check(uint64_t *seed, const struct drawn *d)
 	for (int s = 0; s < 6; s++) {
 		const int64_t l = (int64_t)(rlx_test_rand(seed) % (uint64_t)lines);
 		const int64_t k = s ? (int64_t)(rlx_test_rand(seed) % (uint64_t)bins) : bins - 1;
-		const int64_t o = l / d->inner, i = l % d->inner, at = (o * bins + k) * d->inner + i;
+		const int64_t o = l / d->inner, i = l % d->inner;
+		const int64_t at = (o * bins + k) * d->inner + i;
 		const struct line line = { &r, d->n, d->have, o * d->have * d->inner + i,
 					   d->inner, d->real };
 		double re, im;
