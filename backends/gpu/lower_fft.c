@@ -91,10 +91,14 @@ static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n
 	rlx_free(b);
 }
 
-/* The smallest length of 2, 3 and 5 alone that is @least or more. */
-static int64_t padded(int64_t least)
+/*
+ * A length of 2, 3 and 5 alone that is @least or more: of those that one launch does, what takes
+ * the fewest instructions, else the smallest.
+ */
+static int64_t padded(int64_t least, int64_t longest)
 {
-	int64_t best = INT64_MAX, p5, p3, n;
+	int64_t best = INT64_MAX, fewest = INT64_MAX, p5, p3, n;
+	int cost;
 
 	for (p5 = 1; p5 <= 625; p5 *= 5)
 		for (p3 = p5; p3 <= p5 * 729; p3 *= 3) {
@@ -102,7 +106,12 @@ static int64_t padded(int64_t least)
 				;
 			best = n < best ? n : best;
 		}
-	return best;
+	for (n = best; best <= longest && n <= longest && n < best + best / 4; n++)
+		if (rlx_g_fft_radices(n, &cost) && n * cost < fewest) {
+			fewest = n * cost;
+			least = n;
+		}
+	return fewest < INT64_MAX ? least : best;
 }
 
 /* ---- an axis ---- */
@@ -163,14 +172,13 @@ static bool choose_parts(struct axis *x, const struct rlx_g_launch *l)
 	int64_t one = longest_whole(x->s, l, x->wide);
 	int parts;
 
-	if (largest_prime(x->n) > RLX_K_FFT_GPU_RADIX) {
-		x->chirp_n = x->n;
-		x->n = padded(2 * x->n - 1);
-	}
-	x->part[0] = x->n;
-	x->parts = 1;
 	if (few && one > 4096)	/* two launches of many blocks take less than one of few */
 		one = 4096;
+	x->chirp_n = largest_prime(x->n) > RLX_K_FFT_GPU_RADIX ? x->n : 0;
+	if (x->chirp_n)
+		x->n = padded(2 * x->n - 1, one);
+	x->part[0] = x->n;
+	x->parts = 1;
 	if (x->n <= one)
 		return true;
 	for (parts = 2; parts <= 3; parts++)
@@ -224,10 +232,11 @@ static enum rlx_status whole_lines(const struct axis *x, bool pairs)
 		real->part = real->stride;
 		real->stride *= 2;
 		real->n /= 2;
-		a->out_end = x->n;
+		a->whole = s->n / 2;
+		a->out_end = a->whole + s->real_in;
 	}
 	if (pairs && !x->lo->trial)
-		use_roots(&x->t, &a->split, s->n, x->n + 1);
+		use_roots(&x->t, &a->split, s->n, s->n / 2 + 1);
 	if (x->chirp_n && !x->lo->trial)
 		use_chirp(&x->t, a, x->chirp_n, x->n);
 	rlx_fft_refer(x->lo, &a->x, x->x);
@@ -347,9 +356,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 		.out = rlx_fft_view(s->real_out ? RLX_K_FFT_REAL : RLX_K_FFT_COMPLEX, s->out,
 				    s->out, s->inner),
 	};
-	const bool pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0) &&
-			   largest_prime(s->n) <= RLX_K_FFT_GPU_RADIX &&
-			   s->n / 2 <= longest_whole(s, &l, x.wide);
+	const bool pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0);
 
 	x.n = pairs ? s->n / 2 : s->n;
 	if (!choose_parts(&x, &l))

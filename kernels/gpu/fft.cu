@@ -20,8 +20,7 @@
 
 /* As many threads on a multiprocessor as have the registers for their elements. */
 #ifndef FFT_RESIDENT
-#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ||				\
-			 (FFT_STEPS & 4) ? 512 : (FFT_RADICES & 31) % 8 ? 768 : 1024)
+#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ? 512 : 1024)
 #endif
 #define RLX_G_BLOCKS	(RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) < FFT_RESIDENT ?		\
 			 FFT_RESIDENT / RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) : 1)
@@ -31,7 +30,7 @@ enum {
 	N = FFT_N, T = FFT_THREADS, L = FFT_LINES, BLOCK = RLX_K_FFT_BLOCK(T * L),
 	IN = FFT_READ & 7, OUT = FFT_WRITE & 7,
 	ACROSS = FFT_ACROSS & 1, OUT_ACROSS = FFT_ACROSS >> 1 & 1, DIRECT = FFT_ACROSS >> 2 & 1,
-	TWICE = !!(FFT_STEPS & RLX_K_FFT_CONVOLVE), STAGED = TWICE || (!DIRECT && !ACROSS),
+	TWICE = !!(FFT_STEPS & RLX_K_FFT_CONVOLVE), STAGED = !DIRECT && !ACROSS,
 	STAGE_IN = STAGED || IN == RLX_K_FFT_HALF_OF_PAIRS,
 	STAGE_OUT = STAGED || OUT == RLX_K_FFT_HALF_OF_PAIRS || ACROSS != OUT_ACROSS,
 	LINE_IN_WARP = !ACROSS && T <= WARP && WARP % T == 0,
@@ -218,7 +217,7 @@ struct work {
 	num			scale;
 };
 
-/* A number of a line: its position, and where it is; beyond the last line: of that one. */
+/* A number of a line: its position, and where it is. */
 struct source {
 	int			pos;
 	const in_type::mem	*p;
@@ -252,7 +251,6 @@ static DEV inline int out_step(const work &w)
 
 static DEV inline source source_at(const work &w, int l, int pos)
 {
-	l = l < w.left ? l : w.left - 1;
 	return source{ pos, w.x + l * w.a->digit[0].in + pos * in_stride(w) };
 }
 
@@ -261,8 +259,15 @@ static DEV inline int first_in(const work &w, int l)
 	return FFT_READ & RLX_K_FFT_DENSE ? 0 : w.in_at + l * (int)w.a->digit[0].in_at;
 }
 
+/* Beyond the last line it is of that one. */
+static DEV inline int there(const work &w, int l)
+{
+	return l < w.left ? l : w.left - 1;
+}
+
 static DEV inline source source_of(const work &w, int l, int i)
 {
+	l = there(w, l);
 	return source_at(w, l, first_in(w, l) + i * in_step(w));
 }
 
@@ -293,12 +298,18 @@ static DEV inline complex get(const work &w, source x)
 	return make(in_type::get(*x.p), in_type::get(x.p[w.a->in.part]));
 }
 
+/* The transform's own length: of pairs, half of the line's. */
+static DEV inline int length(const work &w)
+{
+	return FFT_STEPS & (RLX_K_FFT_CHIRP_X | RLX_K_FFT_CHIRP_Y) ? (int)w.a->whole : N;
+}
+
 /* Of half a spectrum: of the mean, and of the middle, the imaginary part is 0. */
 static DEV inline complex get_half(const work &w, int l, int at)
 {
-	complex c = get(w, source_at(w, l, at));
+	complex c = get(w, source_at(w, there(w, l), at));
 
-	if (!at || 2 * at == (int)w.a->whole)
+	if (!at || (IN == RLX_K_FFT_HALF ? 2 * at == (int)w.a->whole : at == length(w)))
 		c.im = 0;
 	return c;
 }
@@ -393,28 +404,35 @@ static DEV inline void sync(bool lines)
 		__syncthreads();
 }
 
-/* Between the spectrum of pairs and half of the line's: elements k and N - k of either. */
+static DEV inline void store_spectrum(const work &w, complex *s, int l, int k, complex c)
+{
+	c = swapped(c);
+	s[place(l, k)] = FFT_STEPS & RLX_K_FFT_CHIRP_X ? times(c, w.chirp[k]) : c;
+}
+
+/* Between the spectrum of pairs and half of the line's: elements k and n - k of either. */
 static DEV inline void split(const work &w, complex *s, int l, int k)
 {
 	const complex root = w.split[k];
+	const int n = length(w);
 	complex a, b, turn;
 
 	if (IN == RLX_K_FFT_HALF_OF_PAIRS) {
 		a = get_half(w, l, k);
-		b = conjugate(get_half(w, l, N - k));
+		b = conjugate(get_half(w, l, n - k));
 		turn = times(make(root.im, root.re), minus(a, b));
 		a = plus(a, b);
-		s[place(l, k)] = swapped(plus(a, turn));
+		store_spectrum(w, s, l, k, plus(a, turn));
 		if (k)
-			s[place(l, N - k)] = swapped(conjugate(minus(a, turn)));
+			store_spectrum(w, s, l, n - k, conjugate(minus(a, turn)));
 	} else {
 		a = s[place(l, k)];
-		b = conjugate(s[place(l, k ? N - k : 0)]);
+		b = conjugate(s[place(l, k ? n - k : 0)]);
 		turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
 		a = make((a.re + b.re) / 2, (a.im + b.im) / 2);
 		put(w, target_at(w, l, k), plus(a, turn));
-		if (2 * k != N)
-			put(w, target_at(w, l, N - k), conjugate(minus(a, turn)));
+		if (2 * k != n)
+			put(w, target_at(w, l, n - k), conjugate(minus(a, turn)));
 	}
 }
 
@@ -423,7 +441,7 @@ template <bool FROM_X> static DEV inline void stage(const work &w, complex *s)
 {
 	constexpr bool halves = (FROM_X ? IN : OUT) == RLX_K_FFT_HALF_OF_PAIRS;
 	constexpr bool across = FROM_X ? ACROSS : OUT_ACROSS;
-	constexpr int each = halves ? N / 2 + 1 : N;
+	const int each = halves ? length(w) / 2 + 1 : N, n = length(w);
 
 	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
 		const int l = across ? e % L : e / each, i = across ? e / L : e % each;
@@ -437,6 +455,9 @@ template <bool FROM_X> static DEV inline void stage(const work &w, complex *s)
 		else
 			write(w, l, target_of(w, l, i), s[place(l, i)]);
 	}
+	if (halves && FROM_X)	/* and what a chirp has beyond */
+		for (int e = (int)threadIdx.x; e < L * (N - n); e += BLOCK)
+			s[place(e % L, n + e / L)] = make(0, 0);
 }
 
 /* ---- passes ---- */
@@ -493,22 +514,29 @@ template <int P> static DEV inline void load_roots(const work &w, int first, com
 }
 
 /* Butterfly @j's numbers to where they are in the order of this pass. */
-template <int P> static DEV inline void store_all(const work &w, complex *s, int l, int j,
-						  complex *v, int round)
+template <int P, int ROUND> static DEV inline void store_all(const work &w, complex *s, int l,
+							     int j, complex *v)
 {
 	typedef factor<P> f;
 	constexpr bool even_store = even(f::S * UNIT) && even(f::S * f::R * UNIT);
 	const int q = (int)((unsigned int)j / f::S), i = q * (f::S * f::R) + j - q * f::S;
 
-	if (f::LAST && TWICE && !round)
+	if (f::LAST && ROUND < TWICE)
 #pragma unroll
 		for (int r = 0; r < f::R; r++)
 			v[r] = swapped(times(v[r], w.spectrum[i + f::S * r]));
-	if (f::LAST && !STAGE_OUT) {
+	if (f::LAST && TWICE && ROUND && OUT == RLX_K_FFT_HALF_OF_PAIRS)
+#pragma unroll
+		for (int r = 0; r < f::R; r++)
+			if (i + f::S * r < length(w))
+				v[r] = times(swapped(v[r]), w.chirp[i + f::S * r]);
+	if (f::LAST && ROUND == TWICE && !STAGE_OUT) {
 		const int step = f::S * out_step(w);
 		const int64_t delta = step * out_stride(w);
 		target y = target_of(w, l, i);
 
+		if (l >= w.left)
+			return;
 		if (FFT_STEPS & RLX_K_FFT_TURN) {
 			const uint32_t at = (uint32_t)first_in(w, l);
 			const complex begin = matrix_root(w, at * (uint32_t)i);
@@ -518,8 +546,6 @@ template <int P> static DEV inline void store_all(const work &w, complex *s, int
 				v[r] = times(v[r], begin);
 			turn<f::R>(v, matrix_root(w, at * (uint32_t)f::S));
 		}
-		if (l >= w.left)
-			return;
 #pragma unroll
 		for (int r = 0; r < f::R; r++, y.pos += step, y.p += delta)
 			write(w, l, y, v[r]);
@@ -530,12 +556,13 @@ template <int P> static DEV inline void store_all(const work &w, complex *s, int
 	}
 }
 
-template <int P> static DEV inline void passes(const work &w, complex *s, int l, int t,
-					       const complex *root, int round)
+template <int P, int ROUND> static DEV inline void passes(const work &w, complex *s, int l, int t,
+							  const complex *root)
 {
 	typedef factor<P> f;
 	typedef factor<P + !f::LAST> after;
-	constexpr bool from_x = !P && !STAGE_IN, to_y = f::LAST && !STAGE_OUT;
+	constexpr bool from_x = !P && !ROUND && !STAGE_IN;
+	constexpr bool end = f::LAST && ROUND == TWICE, to_y = end && !STAGE_OUT;
 	constexpr bool even_load = !PADDED || f::M * UNIT % BANKS == 0;
 	const bool on = T * L == BLOCK || (int)threadIdx.x < T * L;
 	const int first = compute_anew(t);	/* or what is made of it would stay in registers */
@@ -573,12 +600,14 @@ template <int P> static DEV inline void passes(const work &w, complex *s, int l,
 		if constexpr (f::S > 1 && f::R > 1)
 			turn<f::R>(v[b], root[b]);
 		dft<f::R>(v[b]);
-		store_all<P>(w, s, l, first + T * b, v[b], round);
+		store_all<P, ROUND>(w, s, l, first + T * b, v[b]);
 	}
 	if (!to_y)
-		sync(f::LAST);
+		sync(end);
 	if constexpr (!f::LAST)
-		passes<P + 1>(w, s, l, t, next, round);
+		passes<P + 1, ROUND>(w, s, l, t, next);
+	else if constexpr (!end)
+		passes<0, ROUND + 1>(w, s, l, t, NULL);
 }
 
 /* Until pdl_wait() it reads tables alone. */
@@ -614,9 +643,7 @@ RLX_G_KERNEL_PDL(fft, struct rlx_k_fft_gpu, BLOCK)
 		stage<true>(w, s);
 		__syncthreads();
 	}
-#pragma unroll 1
-	for (int round = 0; round < 1 + TWICE; round++)
-		passes<0>(w, s, l, t, NULL, round);
+	passes<0, 0>(w, s, l, t, NULL);
 	if (STAGE_OUT)
 		stage<false>(w, s);
 }

@@ -45,14 +45,15 @@ static inline uint32_t rlx_g_fft_search(int64_t n, int most, int passes, int *co
 	return best;
 }
 
-/* Radices beyond 16 are primes alone. */
-static inline uint32_t rlx_g_fft_radices(int64_t n)
+/* Radices beyond 16 are primes alone. @cost: of an element, but for those. */
+static inline uint32_t rlx_g_fft_radices(int64_t n, int *cost)
 {
-	int cost = 1 << 20, rest;
+	int rest;
 	int64_t smooth = n, large = 1;
 	uint32_t packed = 0, low;
 	int passes = 6;
 
+	*cost = 1 << 20;
 	for (rest = RLX_K_FFT_GPU_RADIX; rest > 16; rest--)
 		for (; smooth % rest == 0 && rest % 2 && rest % 3 && rest % 5; smooth /= rest) {
 			large *= rest;
@@ -61,7 +62,7 @@ static inline uint32_t rlx_g_fft_radices(int64_t n)
 		}
 	if (smooth == 1)
 		return n == 1 ? 1 : passes < 0 ? 0 : packed;
-	low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, &cost) : 0;
+	low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, cost) : 0;
 	if (!low)
 		return 0;
 	for (; packed; packed >>= 5)	/* the large ones first */
@@ -119,8 +120,9 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_fft_gpu *a = (const struct rlx_k_fft_gpu *)args;
 	const rlx_k_fft_digit *d = a->digit;
 	const int number = rlx_g_fft_number(a->type);
+	int cost;
 	const int narrow = (int)rlx_k_type_size((enum rlx_dtype)a->type);
-	const uint32_t radices = rlx_g_fft_radices(a->n);
+	const uint32_t radices = rlx_g_fft_radices(a->n, &cost);
 	const int64_t step = d->in + d->in_at * a->in.stride;
 	const int64_t out = d->out + d->out_at * a->out.stride;
 	const bool across = step < a->in_step * a->in.stride && d->n > 1;
