@@ -20,7 +20,8 @@
 
 /* As many threads on a multiprocessor as have the registers for their elements. */
 #ifndef FFT_RESIDENT
-#define FFT_RESIDENT	(FFT_TYPE == 1 || FFT_N > 16 * FFT_THREADS ? 512 : 1024)
+#define FFT_RESIDENT	(1024 >> (FFT_TYPE == 1) >>						\
+			 (FFT_N > 16 * FFT_THREADS || (FFT_RADICES & 31) > 16))
 #endif
 #define RLX_G_BLOCKS	(RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) < FFT_RESIDENT ?		\
 			 FFT_RESIDENT / RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) : 1)
@@ -410,54 +411,99 @@ static DEV inline void store_spectrum(const work &w, complex *s, int l, int k, c
 	s[place(l, k)] = FFT_STEPS & RLX_K_FFT_CHIRP_X ? times(c, w.chirp[k]) : c;
 }
 
-/* Between the spectrum of pairs and half of the line's: elements k and n - k of either. */
-static DEV inline void split(const work &w, complex *s, int l, int k)
+/* All that the block has, from x to shared memory: several under way at once. */
+static DEV inline void stage_in(const work &w, complex *s)
 {
-	const complex root = w.split[k];
-	const int n = length(w);
-	complex a, b, turn;
+	constexpr int total = L * N, rounds = (total + BLOCK - 1) / BLOCK;
+	constexpr int batch = rounds < 8 ? rounds : 8;
 
-	if (IN == RLX_K_FFT_HALF_OF_PAIRS) {
-		a = get_half(w, l, k);
-		b = conjugate(get_half(w, l, n - k));
-		turn = times(make(root.im, root.re), minus(a, b));
-		a = plus(a, b);
-		store_spectrum(w, s, l, k, plus(a, turn));
-		if (k)
-			store_spectrum(w, s, l, n - k, conjugate(minus(a, turn)));
-	} else {
-		a = s[place(l, k)];
-		b = conjugate(s[place(l, k ? n - k : 0)]);
-		turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
+	for (int first = (int)threadIdx.x; first < total; first += batch * BLOCK) {
+		complex c[batch];
+
+#pragma unroll
+		for (int k = 0; k < batch; k++) {
+			const int e = first + k * BLOCK, l = ACROSS ? e % L : e / N;
+
+			if (e < total)
+				c[k] = read(w, l, source_of(w, l, ACROSS ? e / L : e % N));
+		}
+#pragma unroll
+		for (int k = 0; k < batch; k++) {
+			const int e = first + k * BLOCK, l = ACROSS ? e % L : e / N;
+
+			if (e < total)
+				s[place(l, ACROSS ? e / L : e % N)] = c[k];
+		}
+	}
+}
+
+static DEV inline void stage_out(const work &w, complex *s)
+{
+	for (int e = (int)threadIdx.x; e < L * N; e += BLOCK) {
+		const int l = OUT_ACROSS ? e % L : e / N, i = OUT_ACROSS ? e / L : e % N;
+
+		if (l < w.left)
+			write(w, l, target_of(w, l, i), s[place(l, i)]);
+	}
+}
+
+/* From half a spectrum that of the pairs: elements k and n - k of either. */
+static DEV inline void stage_in_halves(const work &w, complex *s)
+{
+	const int n = length(w), each = n / 2 + 1;
+
+	for (int first = (int)threadIdx.x; first < L * each; first += 4 * BLOCK) {
+		complex a[4], b[4], root[4];
+
+#pragma unroll
+		for (int u = 0; u < 4; u++) {
+			const int e = first + u * BLOCK;
+			const int l = ACROSS ? e % L : e / each, k = ACROSS ? e / L : e % each;
+
+			if (e >= L * each)
+				break;
+			a[u] = get_half(w, l, k);
+			b[u] = conjugate(get_half(w, l, n - k));
+			root[u] = w.split[k];
+		}
+#pragma unroll
+		for (int u = 0; u < 4; u++) {
+			const int e = first + u * BLOCK;
+			const int l = ACROSS ? e % L : e / each, k = ACROSS ? e / L : e % each;
+			const complex sum = plus(a[u], b[u]);
+			const complex turn = times(make(root[u].im, root[u].re),
+						   minus(a[u], b[u]));
+
+			if (e >= L * each)
+				break;
+			store_spectrum(w, s, l, k, plus(sum, turn));
+			if (k)
+				store_spectrum(w, s, l, n - k, conjugate(minus(sum, turn)));
+		}
+	}
+	for (int e = (int)threadIdx.x; e < L * (N - n); e += BLOCK)	/* beyond a chirp's */
+		s[place(e % L, n + e / L)] = make(0, 0);
+}
+
+/* And the other way round. */
+static DEV inline void stage_out_halves(const work &w, complex *s)
+{
+	const int n = length(w), each = n / 2 + 1;
+
+#pragma unroll 4
+	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
+		const int l = OUT_ACROSS ? e % L : e / each, k = OUT_ACROSS ? e / L : e % each;
+		const complex root = w.split[k];
+		complex a = s[place(l, k)], b = conjugate(s[place(l, k ? n - k : 0)]);
+		const complex turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
+
+		if (l >= w.left)
+			continue;
 		a = make((a.re + b.re) / 2, (a.im + b.im) / 2);
 		put(w, target_at(w, l, k), plus(a, turn));
 		if (2 * k != n)
 			put(w, target_at(w, l, n - k), conjugate(minus(a, turn)));
 	}
-}
-
-/* All that the block has, from x to shared memory or from there to y. */
-template <bool FROM_X> static DEV inline void stage(const work &w, complex *s)
-{
-	constexpr bool halves = (FROM_X ? IN : OUT) == RLX_K_FFT_HALF_OF_PAIRS;
-	constexpr bool across = FROM_X ? ACROSS : OUT_ACROSS;
-	const int each = halves ? length(w) / 2 + 1 : N, n = length(w);
-
-	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
-		const int l = across ? e % L : e / each, i = across ? e / L : e % each;
-
-		if (!FROM_X && l >= w.left)
-			continue;
-		if (halves)
-			split(w, s, l, i);
-		else if (FROM_X)
-			s[place(l, i)] = read(w, l, source_of(w, l, i));
-		else
-			write(w, l, target_of(w, l, i), s[place(l, i)]);
-	}
-	if (halves && FROM_X)	/* and what a chirp has beyond */
-		for (int e = (int)threadIdx.x; e < L * (N - n); e += BLOCK)
-			s[place(e % L, n + e / L)] = make(0, 0);
 }
 
 /* ---- passes ---- */
@@ -640,10 +686,15 @@ RLX_G_KERNEL_PDL(fft, struct rlx_k_fft_gpu, BLOCK)
 	}
 	if (STAGE_IN) {
 		pdl_wait();
-		stage<true>(w, s);
+		if (IN == RLX_K_FFT_HALF_OF_PAIRS)
+			stage_in_halves(w, s);
+		else
+			stage_in(w, s);
 		__syncthreads();
 	}
 	passes<0, 0>(w, s, l, t, NULL);
-	if (STAGE_OUT)
-		stage<false>(w, s);
+	if (OUT == RLX_K_FFT_HALF_OF_PAIRS)
+		stage_out_halves(w, s);
+	else if (STAGE_OUT)
+		stage_out(w, s);
 }

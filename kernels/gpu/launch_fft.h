@@ -62,7 +62,12 @@ static inline uint32_t rlx_g_fft_radices(int64_t n, int *cost)
 		}
 	if (smooth == 1)
 		return n == 1 ? 1 : passes < 0 ? 0 : packed;
-	low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, cost) : 0;
+	if (passes == 6 && n > 8 && n < 48)	/* three threads at least have a line */
+		low = rlx_g_fft_search(n, (int)n / 3, passes, cost);
+	else
+		low = 0;
+	if (!low)
+		low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, cost) : 0;
 	if (!low)
 		return 0;
 	for (; packed; packed >>= 5)	/* the large ones first */
@@ -121,7 +126,6 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	const rlx_k_fft_digit *d = a->digit;
 	const int number = rlx_g_fft_number(a->type);
 	int cost;
-	const int narrow = (int)rlx_k_type_size((enum rlx_dtype)a->type);
 	const uint32_t radices = rlx_g_fft_radices(a->n, &cost);
 	const int64_t step = d->in + d->in_at * a->in.stride;
 	const int64_t out = d->out + d->out_at * a->out.stride;
@@ -132,7 +136,7 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	bool direct;
 
 	threads = threads < 512 ? threads : rlx_g_ceil(threads, rlx_g_ceil(threads, 512));
-	direct = threads * 2 * narrow >= 32;
+	direct = threads > 2;
 	lines = across || out_across ? 64 / number : 128 / threads;
 	lines = lines > 1 ? lines : 1;
 	while (lines > 1 &&
