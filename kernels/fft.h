@@ -148,7 +148,7 @@ enum rlx_k_fft_step {
 	RLX_K_FFT_SWAP_X = 1,		/* re and im of what it reads, or writes: the inverse */
 	RLX_K_FFT_CHIRP_X = 2,		/* times the chirp */
 	RLX_K_FFT_CONVOLVE = 4,		/* times the spectrum, and back: two transforms */
-	RLX_K_FFT_TURN = 8,		/* times root position of x * k: what follows has the rows */
+	RLX_K_FFT_TURN = 8,		/* times root position of x * k, as columns are */
 	RLX_K_FFT_SPECTRUM = 16,	/* times the spectrum, re and im swapped */
 	RLX_K_FFT_CHIRP_Y = 32,		/* re and im swapped, times the chirp */
 	RLX_K_FFT_SWAP_Y = 64,
@@ -172,14 +172,15 @@ typedef struct rlx_k_fft_gpu {
 	void			*y;
 	struct rlx_k_fft_view	in, out;	/* outer and inner are not used */
 	rlx_k_fft_digit		digit[4];	/* lines of the first share blocks */
-	int64_t			in_step, out_step, out_end;	/* positions from there on are none */
+	int64_t			in_step, out_step;
+	int64_t			out_end;	/* positions from there on are none */
 	int64_t			n;		/* of primes up to RLX_K_FFT_GPU_RADIX */
-	int64_t			whole;		/* positions of a chirp, or of half a spectrum's line */
-	int64_t			rows;		/* out of kind HALF: position modulo this is the row */
-	const void		*roots;		/* [n] of re, im: e^(-2 pi i k / n), f64 or else f32 */
+	int64_t			whole;		/* of a chirp, or of half a spectrum's line */
+	int64_t			rows;		/* out of kind HALF: a position's row, modulo */
+	const void		*roots;		/* [n] of re, im: e^(-2 pi i k / n), f64 or f32 */
 	const void		*chirp;		/* [whole], as in struct rlx_k_fft_core */
 	const void		*spectrum;	/* [n], or of all positions of y */
-	const void		*turns;		/* roots 0 to 2^turns_bits, then each 2^turns_bits-th */
+	const void		*turns;		/* roots 0 to 2^turns_bits, then each of these */
 	const void		*split;		/* [n + 1]: e^(-2 pi i k / (2 n)) */
 	double			scale;
 	uint32_t		turns_bits;

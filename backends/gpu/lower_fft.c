@@ -252,6 +252,50 @@ static struct rlx_k_fft_view scratch_view(const struct axis *x)
 	return v;
 }
 
+/* A launch of a matrix of @x: the lines of part @d. */
+struct part {
+	struct rlx_k_fft_gpu	*a;
+	rlx_k_fft_digit		 lead, pre;	/* side by side, and beside them */
+	int64_t			 post;		/* numbers of the parts behind it */
+	int64_t			 first;		/* rows of the first part that are made */
+};
+
+/* The last part's lines are the matrix's rows; y has them as columns. */
+static void rows(const struct axis *x, struct part *p, bool to_spectrum)
+{
+	const int64_t middle = x->parts == 3 ? x->part[1] : 1;
+	struct rlx_k_fft_gpu *a = p->a;
+
+	p->lead = (rlx_k_fft_digit){ p->first, a->in.stride * middle * a->n, 0, 0, 1 };
+	p->pre = (rlx_k_fft_digit){ middle, a->in.stride * a->n, 0, 0, x->part[0] };
+	a->out_step = x->part[0] * middle;
+	a->out_end = to_spectrum ? x->n : x->s->n;
+	a->rows = x->part[0];
+	if (x->halves && x->s->real_in)
+		a->out.kind = RLX_K_FFT_HALF;
+	if (x->halves && x->s->real_out) {
+		a->in.kind = RLX_K_FFT_HALF;
+		a->in.n = a->n / 2 + 1;
+		a->whole = a->n;
+		a->steps |= RLX_K_FFT_SWAP_X;
+	}
+}
+
+static void columns(const struct axis *x, struct part *p, bool first)
+{
+	const bool half = x->halves && x->s->real_out;
+	struct rlx_k_fft_gpu *a = p->a;
+	const int64_t whole = a->in.stride * a->n * p->post;
+
+	p->lead = (rlx_k_fft_digit){ half ? p->post / 2 + 1 : p->post, 0, 0, 1, 1 };
+	if (!first)
+		p->pre = (rlx_k_fft_digit){ p->first, whole, whole, 0, 0 };
+	a->out_end = (first ? p->first : a->n) * p->post;
+	a->steps |= RLX_K_FFT_TURN | (half ? RLX_K_FFT_SWAP_Y : 0);
+	if (!x->lo->trial)
+		use_turns(&x->t, a, a->n * p->post);
+}
+
 /*
  * Part @d of a matrix: its columns, in place but for the first, or the rows, which go to y. @round:
  * of a chirp, 0: to the spectrum, 1: from there; else 2.
@@ -260,61 +304,32 @@ static enum rlx_status part(const struct axis *x, int d, int round, struct rlx_f
 			    struct rlx_fft_place to)
 {
 	const bool last = d == x->parts - 1, mirror = x->halves && x->s->real_in;
-	const bool half = x->halves && x->s->real_out;
+	const bool of_x = !d && round != 1, to_y = last && round;
 	struct rlx_k_fft_gpu *a = new_launch(x, x->part[d]);
-	const int64_t first = mirror ? x->part[0] / 2 + 1 : x->part[0];
-	rlx_k_fft_digit lead = { 1, 0, 0, 1, 1 }, pre = { 1, 0, 0, 0, 0 };
-	int64_t post = 1, i;
+	struct part p = { a, { .n = 1 }, { .n = 1 }, 1,
+			  mirror ? x->part[0] / 2 + 1 : x->part[0] };
 
-	for (i = d + 1; i < x->parts; i++)
-		post *= x->part[i];
-	if (d || round == 1)
-		a->in = scratch_view(x);
-	if (!last || !round)
-		a->out = scratch_view(x);
-	a->type = d || round == 1 ? x->wide : x->type;
-	a->out_type = last && round ? x->type : x->wide;
-	a->in_step = a->out_step = post;
-	if (last) {		/* its lines are rows */
-		const int64_t middle = x->parts == 3 ? x->part[1] : 1;
-
-		lead = (rlx_k_fft_digit){ first, a->in.stride * middle * a->n, 0, 0, 1 };
-		pre = (rlx_k_fft_digit){ middle, a->in.stride * a->n, 0, 0, x->part[0] };
-		a->out_step = x->part[0] * middle;
-		a->out_end = round ? x->s->n : x->n;
-		a->rows = x->part[0];
-		if (mirror)
-			a->out.kind = RLX_K_FFT_HALF;
-		if (half) {
-			a->in.kind = RLX_K_FFT_HALF;
-			a->in.n = a->n / 2 + 1;
-			a->whole = a->n;
-		}
-	} else {
-		lead.n = half ? post / 2 + 1 : post;
-		if (d)
-			pre = (rlx_k_fft_digit){ first, a->in.stride * a->n * post,
-						 a->in.stride * a->n * post, 0, 0 };
-		a->out_end = (d ? a->n : first) * post;
-		a->steps |= RLX_K_FFT_TURN | (half ? RLX_K_FFT_SWAP_Y : 0);
-		if (!x->lo->trial)
-			use_turns(&x->t, a, a->n * post);
-	}
-	if (!last || !round)
-		a->scale = 1;
-	lines(a, lead, (rlx_k_fft_digit){ x->s->inner, a->in.inner, a->out.inner, 0, 0 });
-	a->digit[2] = pre;
+	for (int i = d + 1; i < x->parts; i++)
+		p.post *= x->part[i];
+	a->in = of_x ? x->in : scratch_view(x);
+	a->out = to_y ? x->out : scratch_view(x);
+	a->type = of_x ? x->type : x->wide;
+	a->out_type = to_y ? x->type : x->wide;
+	a->scale = to_y ? x->s->scale : 1;
+	a->in_step = a->out_step = p.post;
+	if (last)
+		rows(x, &p, !round);
+	else
+		columns(x, &p, !d);
+	lines(a, p.lead, (rlx_k_fft_digit){ x->s->inner, a->in.inner, a->out.inner, 0, 0 });
+	a->digit[2] = p.pre;
 	a->digit[3] = (rlx_k_fft_digit){ x->s->outer, a->in.outer, a->out.outer, 0, 0 };
-	if (x->inverse && ((!d && round != 1) || (half && last)))
-		a->steps |= RLX_K_FFT_SWAP_X;
-	if (x->inverse && last && round)
-		a->steps |= RLX_K_FFT_SWAP_Y;
-	if (!round)
-		a->steps |= (d ? 0 : RLX_K_FFT_CHIRP_X) | (last ? RLX_K_FFT_SPECTRUM : 0);
-	if (round == 1 && last)
-		a->steps |= RLX_K_FFT_CHIRP_Y;
-	if (a->steps & (RLX_K_FFT_CHIRP_X | RLX_K_FFT_SPECTRUM | RLX_K_FFT_CHIRP_Y) &&
-	    !x->lo->trial)
+	a->steps |= (of_x && x->inverse ? RLX_K_FFT_SWAP_X : 0) |
+		    (to_y && x->inverse ? RLX_K_FFT_SWAP_Y : 0) |
+		    (of_x && !round ? RLX_K_FFT_CHIRP_X : 0) |
+		    (last && !round ? RLX_K_FFT_SPECTRUM : 0) |
+		    (to_y && round == 1 ? RLX_K_FFT_CHIRP_Y : 0);
+	if (x->chirp_n && (of_x || last) && !x->lo->trial)
 		use_chirp(&x->t, a, x->chirp_n, x->n);
 	rlx_fft_refer(x->lo, &a->x, from);
 	rlx_fft_refer(x->lo, &a->y, to);
