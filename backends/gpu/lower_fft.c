@@ -91,8 +91,18 @@ static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n
 	rlx_free(b);
 }
 
+static int64_t largest_prime(int64_t n)
+{
+	int64_t p = 2, most = 1;
+
+	for (; p * p <= n; p++)
+		for (; n % p == 0; n /= p)
+			most = p;
+	return n > 1 ? n : most;
+}
+
 /*
- * A length of 2, 3 and 5 alone that is @least or more: of those that one launch does, what takes
+ * A length of small primes alone that is @least or more: of those that one launch does, what takes
  * the fewest instructions, else the smallest.
  */
 static int64_t padded(int64_t least, int64_t longest)
@@ -107,7 +117,7 @@ static int64_t padded(int64_t least, int64_t longest)
 			best = n < best ? n : best;
 		}
 	for (n = best; best <= longest && n <= longest && n < best + best / 4; n++)
-		if (rlx_g_fft_radices(n, &cost) && n * cost < fewest) {
+		if (largest_prime(n) <= 7 && rlx_g_fft_radices(n, &cost) && n * cost < fewest) {
 			fewest = n * cost;
 			least = n;
 		}
@@ -128,16 +138,6 @@ struct axis {
 	int64_t				 chirp_n, n, part[3];
 	int				 parts;
 };
-
-static int64_t largest_prime(int64_t n)
-{
-	int64_t p = 2, most = 1;
-
-	for (; p * p <= n; p++)
-		for (; n % p == 0; n /= p)
-			most = p;
-	return n > 1 ? n : most;
-}
 
 /* As few parts as there can be, each of @longest at most, as near to each other as can be. */
 static bool parted(struct axis *x, int64_t longest, int parts)

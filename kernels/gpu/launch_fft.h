@@ -45,31 +45,31 @@ static inline uint32_t rlx_g_fft_search(int64_t n, int most, int passes, int *co
 	return best;
 }
 
-/* Radices beyond 16 are primes alone. @cost: of an element, but for those. */
+/* Radices beyond 16 are primes alone. @cost: of an element. */
 static inline uint32_t rlx_g_fft_radices(int64_t n, int *cost)
 {
-	int rest;
-	int64_t smooth = n, large = 1;
-	uint32_t packed = 0, low;
-	int passes = 6;
+	int64_t smooth = n;
+	uint32_t packed = 0, low = 0;
+	int passes = 6, large = 0, r;
 
 	*cost = 1 << 20;
-	for (rest = RLX_K_FFT_GPU_RADIX; rest > 16; rest--)
-		for (; smooth % rest == 0 && rest % 2 && rest % 3 && rest % 5; smooth /= rest) {
-			large *= rest;
-			packed = packed << 5 | (uint32_t)rest;
+	for (r = RLX_K_FFT_GPU_RADIX; r > 16; r--)
+		for (; smooth % r == 0 && r % 2 && r % 3 && r % 5; smooth /= r) {
+			packed = packed << 5 | (uint32_t)r;
+			large += rlx_g_fft_radix_cost(r);
 			passes--;
 		}
-	if (smooth == 1)
+	if (smooth == 1) {
+		*cost = large;
 		return n == 1 ? 1 : passes < 0 ? 0 : packed;
+	}
 	if (passes == 6 && n > 8 && n < 48)	/* three threads at least have a line */
 		low = rlx_g_fft_search(n, (int)n / 3, passes, cost);
-	else
-		low = 0;
 	if (!low)
 		low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, cost) : 0;
 	if (!low)
 		return 0;
+	*cost += large;
 	for (; packed; packed >>= 5)	/* the large ones first */
 		low = low << 5 | (packed & 31);
 	return low;
