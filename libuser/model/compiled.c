@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * First segments that a runner and its clones compiled: each once, by whoever needs it first, or
- * ahead of that (ahead.c). They are there as long as a stage, or what was compiled ahead and has
+ * ahead of that (prepare.c). They are there as long as a stage, or what was compiled ahead and has
  * not run yet, has them. The lock guards all lists and counts; it is dropped while somebody
  * compiles, and who wants the same waits.
  */

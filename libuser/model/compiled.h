@@ -36,7 +36,7 @@ struct rlx_wanted {
 	cpu_set_t			 cpus;		/* where the caller may run */
 };
 
-struct rlx_ahead;
+struct rlx_prepared;
 
 /* Of a runner and its clones; a reference is one of them. */
 struct rlx_compiles {
@@ -44,8 +44,8 @@ struct rlx_compiles {
 	pthread_cond_t		 changed;	/* anything here */
 	atomic_uint		 refs;
 	struct rlx_compiled	*first;
-	/* ahead.c: asked for by rlx_runner_prepare(), in this order; the thread that does it */
-	struct rlx_ahead	*ahead;
+	/* prepare.c: asked for by rlx_runner_prepare(), in this order; the thread that does it */
+	struct rlx_prepared	*prepared;
 	pthread_t		 thread;
 	bool			 started, stop;
 };
@@ -74,11 +74,11 @@ void rlx_compiled_put_locked(struct rlx_compiles *p, struct rlx_compiled *c);
 uint64_t rlx_compiled_bytes(const struct rlx_program *p);
 
 /*
- * ahead.c: the session that was made for a stage of @r, which has @c: nothing more is kept for it.
+ * prepare.c: the session made for a stage of @r, which has @c: nothing more is kept for it.
  * NULL: there is none.
  */
-struct rlx_session *rlx_ahead_take(struct rlx_runner *r, const struct rlx_compiled *c);
+struct rlx_session *rlx_prepared_take(struct rlx_runner *r, const struct rlx_compiled *c);
 /* @r goes: wait for what is compiled for it, and drop what is queued. */
-void rlx_ahead_cancel(struct rlx_runner *r);
+void rlx_prepared_cancel(struct rlx_runner *r);
 
 #endif

@@ -114,7 +114,7 @@ static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
 	if (!s->answers)
 		return rlx_runner_no_memory(err);
 	if (s->compiled)
-		s->session = rlx_ahead_take(r, s->compiled);
+		s->session = rlx_prepared_take(r, s->compiled);
 	if (!s->session)
 		st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
@@ -434,7 +434,7 @@ void rlx_runner_free(struct rlx_runner *r)
 	if (!r)
 		return;
 	if (r->compiles)
-		rlx_ahead_cancel(r);
+		rlx_prepared_cancel(r);
 	drop_stages(r, NULL);
 	rlx_compiles_put(r->compiles);
 	rlx_runner_params_fini(r);

@@ -10,7 +10,6 @@ in turns; a ratio is the fastest peer's time by ours, each the median of its tur
 is that of our turns, (slowest - fastest) / median. Behind them is what share of the time bytes of
 operand and result take at the bandwidth of a large copy. It fails where results differ from
 torch.fft's in double."""
-import argparse
 import ctypes
 import math
 import os
@@ -27,6 +26,7 @@ import torch  # noqa: E402
 import report  # noqa: E402
 from cases import Draw  # noqa: E402
 from sweep import Failed, Ours  # noqa: E402
+from timing import options  # noqa: E402
 from ways import Way, operands_of  # noqa: E402
 
 TURNS, SAMPLES, MOST = 5, 1021, 1 << 24
@@ -322,10 +322,8 @@ def run_family(family, args, ours, cufft, rate):
 
 
 def main():
-    p = argparse.ArgumentParser()
+    p = options(12)
     p.add_argument("programs")
-    p.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
-    p.add_argument("--cases", type=int, default=12)
     p.add_argument("--seconds", type=float, default=30, help="of a family, at most")
     p.add_argument("--no-peer", action="store_true", help="times of ours alone")
     p.add_argument("--family", nargs="*", choices=list(FAMILIES), default=list(FAMILIES))

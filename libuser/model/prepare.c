@@ -11,8 +11,8 @@
 #include "base/thread.h"
 #include "model/compiled.h"
 
-struct rlx_ahead {
-	struct rlx_ahead	*next;
+struct rlx_prepared {
+	struct rlx_prepared	*next;
 	const struct rlx_runner	*owner;
 	uint64_t		 point;
 	bool			 begun, done;
@@ -23,7 +23,7 @@ struct rlx_ahead {
 	struct rlx_error	 err;
 };
 
-static void let_go(struct rlx_compiles *p, struct rlx_ahead *a)
+static void let_go(struct rlx_compiles *p, struct rlx_prepared *a)
 {
 	rlx_session_free(a->session);
 	a->session = NULL;
@@ -31,7 +31,7 @@ static void let_go(struct rlx_compiles *p, struct rlx_ahead *a)
 	a->c = NULL;
 }
 
-static void ahead_free(struct rlx_compiles *p, struct rlx_ahead *a)
+static void prepared_free(struct rlx_compiles *p, struct rlx_prepared *a)
 {
 	let_go(p, a);
 	rlx_wanted_fini(&a->want);
@@ -39,18 +39,18 @@ static void ahead_free(struct rlx_compiles *p, struct rlx_ahead *a)
 	rlx_free(a);
 }
 
-static void drop(struct rlx_compiles *p, struct rlx_ahead **at)
+static void drop(struct rlx_compiles *p, struct rlx_prepared **at)
 {
-	struct rlx_ahead *a = *at;
+	struct rlx_prepared *a = *at;
 
 	*at = a->next;
-	ahead_free(p, a);
+	prepared_free(p, a);
 }
 
 /* The oldest of @r's that are done go, but for the latest, while they are more than it keeps. */
 static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 {
-	struct rlx_ahead **at, **old, *a;
+	struct rlx_prepared **at, **old, *a;
 	unsigned int n;
 	uint64_t bytes;
 
@@ -58,7 +58,7 @@ static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 		n = 0;
 		bytes = 0;
 		old = NULL;
-		for (at = &p->ahead; (a = *at); at = &a->next) {
+		for (at = &p->prepared; (a = *at); at = &a->next) {
 			if (a->owner != r || !a->done)
 				continue;
 			n++;
@@ -72,7 +72,7 @@ static void keep_within(struct rlx_compiles *p, const struct rlx_runner *r)
 }
 
 /* Does nobody else have what @a is compiled to, who will have sessions of his own? */
-static bool is_sole(struct rlx_compiles *p, const struct rlx_ahead *a)
+static bool is_sole(struct rlx_compiles *p, const struct rlx_prepared *a)
 {
 	bool sole;
 
@@ -83,7 +83,7 @@ static bool is_sole(struct rlx_compiles *p, const struct rlx_ahead *a)
 }
 
 /* Without the lock. */
-static void do_ahead(struct rlx_compiles *p, struct rlx_ahead *a)
+static void prepare_one(struct rlx_compiles *p, struct rlx_prepared *a)
 {
 	if (CPU_COUNT(&a->want.cpus))
 		(void)sched_setaffinity(0, sizeof(a->want.cpus), &a->want.cpus);
@@ -95,14 +95,14 @@ static void do_ahead(struct rlx_compiles *p, struct rlx_ahead *a)
 	a->session = NULL;
 }
 
-static void *ahead_main(void *arg)
+static void *prepare_main(void *arg)
 {
 	struct rlx_compiles *p = arg;
-	struct rlx_ahead *a;
+	struct rlx_prepared *a;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {	/* whoever stops it has nothing here any more */
-		for (a = p->ahead; a && a->begun; a = a->next)
+		for (a = p->prepared; a && a->begun; a = a->next)
 			;
 		if (!a) {
 			pthread_cond_wait(&p->changed, &p->lock);
@@ -110,7 +110,7 @@ static void *ahead_main(void *arg)
 		}
 		a->begun = true;
 		pthread_mutex_unlock(&p->lock);
-		do_ahead(p, a);
+		prepare_one(p, a);
 		pthread_mutex_lock(&p->lock);
 		a->done = true;
 		keep_within(p, a->owner);
@@ -121,10 +121,10 @@ static void *ahead_main(void *arg)
 }
 
 /* Of @in, which is not kept. */
-static struct rlx_ahead *ahead_new(const struct rlx_runner *r, const struct rlx_spec *in,
-				   unsigned int n)
+static struct rlx_prepared *prepared_new(const struct rlx_runner *r, const struct rlx_spec *in,
+					 unsigned int n)
 {
-	struct rlx_ahead *a = rlx_calloc(1, sizeof(*a));
+	struct rlx_prepared *a = rlx_calloc(1, sizeof(*a));
 	struct rlx_spec *s;
 	unsigned int i;
 	bool whole;
@@ -143,24 +143,24 @@ static struct rlx_ahead *ahead_new(const struct rlx_runner *r, const struct rlx_
 	}
 	if (whole)
 		return a;
-	ahead_free(r->compiles, a);
+	prepared_free(r->compiles, a);
 	return NULL;
 }
 
 /* Behind all others, for the thread, which there is then. */
-static enum rlx_status queue(struct rlx_runner *r, struct rlx_ahead *a, struct rlx_error *err)
+static enum rlx_status queue(struct rlx_runner *r, struct rlx_prepared *a, struct rlx_error *err)
 {
 	struct rlx_compiles *p = r->compiles;
-	struct rlx_ahead **at;
+	struct rlx_prepared **at;
 	unsigned int n = 0;
 	int e = 0;
 
-	for (at = &p->ahead; *at; at = &(*at)->next)
+	for (at = &p->prepared; *at; at = &(*at)->next)
 		n += (*at)->owner == r && !(*at)->done;
 	if (n >= RLX_MAX_STAGES)
 		return rlx_fail(err, RLX_EAGAIN, "prepare: %u are queued; wait for one", n);
 	if (!p->started)
-		e = rlx_thread_new(&p->thread, ahead_main, p);
+		e = rlx_thread_new(&p->thread, prepare_main, p);
 	if (e)
 		return rlx_fail(err, RLX_ENOMEM, "prepare: no thread could be started (error %d)",
 				e);
@@ -175,7 +175,7 @@ enum rlx_status rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_
 				   unsigned int n_in, uint64_t *out_point, struct rlx_error *err)
 {
 	struct rlx_error own = { 0 };
-	struct rlx_ahead *a;
+	struct rlx_prepared *a;
 	struct rlx_spec *s;
 	enum rlx_status st;
 
@@ -183,23 +183,23 @@ enum rlx_status rlx_runner_prepare(struct rlx_runner *r, const struct rlx_named_
 	st = rlx_runner_specs(r, in, n_in, &s, err);
 	if (st)
 		return st;
-	a = ahead_new(r, s, n_in);
+	a = prepared_new(r, s, n_in);
 	rlx_free(s);
 	if (!a)
 		return rlx_runner_no_memory(err);
 	pthread_mutex_lock(&r->compiles->lock);
 	st = queue(r, a, err);
 	if (st)
-		ahead_free(r->compiles, a);
+		prepared_free(r->compiles, a);
 	else if (out_point)
 		*out_point = a->point;
 	pthread_mutex_unlock(&r->compiles->lock);
 	return st;
 }
 
-static const struct rlx_ahead *find(const struct rlx_runner *r, uint64_t point)
+static const struct rlx_prepared *find(const struct rlx_runner *r, uint64_t point)
 {
-	const struct rlx_ahead *a = r->compiles->ahead;
+	const struct rlx_prepared *a = r->compiles->prepared;
 
 	while (a && (a->owner != r || a->point != point))
 		a = a->next;
@@ -211,7 +211,7 @@ enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t ti
 {
 	struct timespec until = rlx_deadline(timeout_ns);
 	struct rlx_error own = { 0 }, *e = err ? err : &own;
-	const struct rlx_ahead *a;
+	const struct rlx_prepared *a;
 	struct rlx_compiles *p;
 	enum rlx_status st;
 	int late = 0;
@@ -238,14 +238,14 @@ enum rlx_status rlx_runner_wait(struct rlx_runner *r, uint64_t point, int64_t ti
 	return st;
 }
 
-struct rlx_session *rlx_ahead_take(struct rlx_runner *r, const struct rlx_compiled *c)
+struct rlx_session *rlx_prepared_take(struct rlx_runner *r, const struct rlx_compiled *c)
 {
 	struct rlx_compiles *p = r->compiles;
 	struct rlx_session *s = NULL;
-	struct rlx_ahead *a;
+	struct rlx_prepared *a;
 
 	pthread_mutex_lock(&p->lock);
-	for (a = p->ahead; a; a = a->next) {
+	for (a = p->prepared; a; a = a->next) {
 		if (a->owner != r || !a->done || a->c != c)
 			continue;
 		if (!s) {
@@ -258,16 +258,16 @@ struct rlx_session *rlx_ahead_take(struct rlx_runner *r, const struct rlx_compil
 	return s;
 }
 
-void rlx_ahead_cancel(struct rlx_runner *r)
+void rlx_prepared_cancel(struct rlx_runner *r)
 {
 	struct rlx_compiles *p = r->compiles;
-	struct rlx_ahead **at, *a;
+	struct rlx_prepared **at, *a;
 	bool busy = true;
 
 	pthread_mutex_lock(&p->lock);
 	while (busy) {
 		busy = false;
-		for (at = &p->ahead; (a = *at);) {
+		for (at = &p->prepared; (a = *at);) {
 			if (a->owner == r && a->begun == a->done) {
 				drop(p, at);
 				continue;
