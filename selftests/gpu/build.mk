@@ -31,7 +31,8 @@ GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # What they provoke is nothing for a real device.
 GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
 # They count a device's memory, of which nobody else may take any meanwhile.
-GPU_ALONE := $(patsubst selftests/%.c,$(BUILD)/test/%,$(shell grep -l memory_left.h selftests/gpu/*.c))
+GPU_ALONE := $(patsubst selftests/%.c,$(BUILD)/test/%,$(shell \
+	grep -l memory_left.h selftests/gpu/*.c))
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 # Kernels are compiled for this machine, so halves need not be converted by hand.
