@@ -113,6 +113,7 @@ TEST(known_lengths)
 		{ 1, 34000, 1, 35937, RLX_F64, true }, { 1, 17017, 5, 17017, RLX_F32 },
 		{ 1, 20011, 1, 20011, RLX_F32, true }, { 2, 2018, 1, 2018, RLX_F64, true },
 		{ 1, 400, 5, 394, RLX_F32, true }, { 2, 393, 1, 394, RLX_F32, true },
+		{ 3, 0, 2, 16, RLX_F32 }, { 2, 0, 1, 15, RLX_F64, true },
 	};
 	uint64_t seed = rlx_test_seed();
 
@@ -135,6 +136,60 @@ TEST(drawn_lengths)
 		d.have = i % 4 ? d.n : 1 + (int64_t)(rlx_test_rand(&seed) % (uint64_t)(2 * d.n));
 		check(&seed, &d);
 	}
+}
+
+/* Of spectra that no real line has: what is imaginary of the mean and the middle does not count. */
+static void check_back(uint64_t *seed, const struct drawn *d)
+{
+	const double eps = eps_of(d->dtype) * (log2((double)d->n) + 2);
+	const int64_t lines = d->outer * d->inner;
+	rlx_value x, y;
+	struct rig r;
+
+	rig_init(&r, "cuda");
+	x = rig_random(&r, rlx_type(d->dtype, d->outer, d->have, d->inner, 2), -1, 1);
+	y = rlx_emit(r.g, irfft, .x = x, .axes = RLX_INTS(1), .n = RLX_INTS(d->n));
+	rig_output(&r, y);
+	rig_run(&r);
+	for (int s = 0; s < 8; s++) {
+		const int64_t l = (int64_t)(rlx_test_rand(seed) % (uint64_t)lines);
+		const int64_t j = s ? (int64_t)(rlx_test_rand(seed) % (uint64_t)d->n) : d->n - 1;
+		const int64_t o = l / d->inner, i = l % d->inner;
+		long double sum = 0;
+
+		for (int64_t k = 0; k < d->have && 2 * k <= d->n; k++) {
+			const double a = 6.283185307179586477 *
+					 (double)((__int128)j * k % d->n) / (double)d->n;
+			const int64_t at = 2 * ((o * d->have + k) * d->inner + i);
+			const bool one = !k || 2 * k == d->n;
+
+			sum += one ? rig_in(&r, 0, at) * cos(a) :
+			       2 * (rig_in(&r, 0, at) * cos(a) - rig_in(&r, 0, at + 1) * sin(a));
+		}
+		sum /= (long double)d->n;
+		CHECKF(fabs(rig_get(&r, 0, (o * d->n + j) * d->inner + i) - (double)sum) <=
+		       eps * 2 / sqrt((double)d->n), "%s %lldx%lldx%lld back to %lld: element "
+		       "%lld of line %lld is %g, not %g", rlx_dtype_name(d->dtype),
+		       (long long)d->outer, (long long)d->have, (long long)d->inner,
+		       (long long)d->n, (long long)j, (long long)l,
+		       rig_get(&r, 0, (o * d->n + j) * d->inner + i), (double)sum);
+	}
+	rig_fini(&r);
+}
+
+TEST(half_spectra)
+{
+	static const struct drawn some[] = {
+		{ 3, 9, 1, 16, RLX_F32 }, { 2, 5, 5, 16, RLX_F64 }, { 2, 30, 1, 15, RLX_F32 },
+		{ 2, 38, 1, 74, RLX_F32 }, { 3, 1, 1, 1, RLX_F32 }, { 2, 2, 3, 2, RLX_F32 },
+		{ 2, 50, 1, 64, RLX_F16 },
+		{ 1, 32769, 1, 65536, RLX_F32 }, { 1, 20000, 1, 35937, RLX_F64 },
+		{ 1, 8193, 6, 16384, RLX_F32 }, { 1, 10006, 1, 20011, RLX_F32 },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		check_back(&seed, &some[i]);
 }
 
 TEST_MAIN()

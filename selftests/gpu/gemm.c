@@ -2,6 +2,7 @@
 /* GEMM of the GPU backend on the emulator, against sums in double. */
 #include "rlx/run.h"
 #include "selftests/gpu/against_cpu.h"
+#include "selftests/lib/rig.h"
 
 #include "kernels/gemm.h"
 
@@ -658,6 +659,63 @@ TEST(gemv_stream_fits)
 			       "form %d of %zu columns: %u of %u bytes, %d stages", form, a.g.n,
 			       l.shared, shared[i], l.param.gemv_stream.STREAM_STAGES);
 		}
+}
+
+static int64_t draw(uint64_t *seed, int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(seed) % (uint64_t)(hi - lo + 1));
+}
+
+/* Rows [@from, @from + @n) of @x. */
+static rlx_value rows_of(struct rig *r, rlx_value x, int64_t from, int64_t n)
+{
+	return rlx_emit(r->g, slice, .x = x, .axes = RLX_INTS(0), .starts = RLX_INTS(from),
+			.ends = RLX_INTS(from + n));
+}
+
+/* The columns of @x back to front, as a launch makes them. */
+static rlx_value turned(struct rig *r, rlx_value x, int64_t n)
+{
+	int32_t at[160];
+
+	for (int64_t i = 0; i < n; i++)
+		at[i] = (int32_t)(n - 1 - i);
+	return rlx_emit(r->g, gather, .x = x, .axis = 1,
+			.indices = rlx_constant(r->g, rlx_type(RLX_I32, n), at));
+}
+
+/* Operands that are rows of what a launch made, from any one on: lines at odd places. */
+TEST(rows_of_others)
+{
+	static const enum rlx_dtype types[] = { RLX_F32, RLX_F16, RLX_BF16, RLX_F64 };
+	static const double tol[] = { 1e-5, 5e-3, 4e-2, 1e-12 };
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int i = 0; i < 12; i++) {
+		const int64_t m = draw(&seed, 1, 140), n = draw(&seed, 1, 140);
+		const int64_t k = draw(&seed, 1, 70), at = draw(&seed, 0, 9);
+		const int64_t bt[2] = { draw(&seed, 0, 9), draw(&seed, 0, 9) };
+		rlx_value x, w;
+		struct rig r;
+
+		rig_init(&r, "cuda");
+		x = rig_random(&r, rlx_type(types[i % 4], m + 9, k), -1, 1);
+		w = turned(&r, rig_random(&r, rlx_type(types[i % 4], k + 9, n), -1, 1), n);
+		x = rows_of(&r, turned(&r, x, k), at, m);
+		rig_output(&r, rlx_emit(r.g, matmul, .a = x, .b = rows_of(&r, w, bt[0], k)));
+		rig_output(&r, rlx_emit(r.g, matmul, .a = x, .b = rows_of(&r, w, bt[1], k)));
+		rig_run(&r);
+		for (int64_t e = 0; e < 2 * m * n; e++) {
+			const int64_t o = e / (m * n), row = e / n % m, col = e % n;
+			double sum = 0;
+
+			for (int64_t j = 0; j < k; j++)
+				sum += rig_in(&r, 0, (at + row) * k + k - 1 - j) *
+				       rig_in(&r, 1, (bt[o] + j) * n + n - 1 - col);
+			rig_want(&r, (unsigned int)o, e % (m * n), sum, tol[i % 4]);
+		}
+		rig_fini(&r);
+	}
 }
 
 TEST_MAIN()
