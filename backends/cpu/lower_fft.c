@@ -133,8 +133,11 @@ static double choose(struct fft *f, int64_t n)
 		   (double)rlx_k_fft_groups(&f->a, f->lanes);
 	if (n >= 16)
 		by_line = lines * split_line(f, n, part);
-	/* of a line there is work enough while the next columns come, of many at a time not */
-	if (lines * (double)n * 4 * (double)f->size > MEMORY_BYTES &&
+	/*
+	 * Of a line there is work enough while the next columns come, of many at a time not, unless
+	 * they lie side by side.
+	 */
+	if (f->a.across_outer && lines * (double)n * 4 * (double)f->size > MEMORY_BYTES &&
 	    4 * (double)n * (double)f->lanes * (double)f->size > CACHE_BYTES)
 		by_lanes *= 1.35;
 	f->a.n = n;
@@ -407,14 +410,15 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	struct fft f = {
 		.lo = lo, .f64 = dt == RLX_F64, .portable = isa == RLX_ISA_BASE,
 		.size = dt == RLX_F64 ? 8 : 4,
-		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse, .scale = s->scale,
-		       .across_outer = s->outer > s->inner },
+		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse, .scale = s->scale },
 	};
 	struct rlx_k_fft *a = &f.a, plain;
 	double cost;
 	int64_t of;
 
 	f.lanes = bytes / (int64_t)f.size;
+	/* where a vector of them fits, those that lie side by side */
+	a->across_outer = s->outer > s->inner && s->inner < f.lanes;
 	set_views(a, s->d, s->n, s->out, s->real_in, s->real_out);
 	of = a->half ? a->half : s->n;
 	cost = choose(&f, of);

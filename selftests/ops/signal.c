@@ -161,6 +161,34 @@ TEST(real_lines)
 	}
 }
 
+/* Along a middle axis, lines side by side or not: as along the last one, transposed. */
+TEST(middle_axis)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int c = 0; c < 30; c++) {
+		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
+		const double eps = dt == RLX_F64 ? 1.2e-15 : 6e-7;
+		const int64_t outer = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
+		const int64_t inner = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
+		const int64_t n = (int64_t)exp2(rlx_test_uniform(&seed, 1, c % 5 ? 7 : 11.5));
+		const double tol = eps * (log2((double)n) + 2) * sqrt((double)n);
+		rlx_value x, y;
+		struct rig r;
+
+		rig_init(&r, "cpu");
+		x = rig_random(&r, rlx_type(dt, outer, n, inner, 2), -1, 1);
+		rig_output(&r, rlx_emit(r.g, fft, .x = x, .axes = RLX_INTS(1)));
+		y = rlx_emit(r.g, transpose, .x = x, .perm = RLX_INTS(0, 2, 1, 3));
+		y = rlx_emit(r.g, fft, .x = y, .axes = RLX_INTS(2));
+		rig_output(&r, rlx_emit(r.g, transpose, .x = y, .perm = RLX_INTS(0, 2, 1, 3)));
+		rig_run(&r);
+		for (int64_t i = 0; i < outer * n * inner * 2; i++)
+			rig_want(&r, 0, i, rig_get(&r, 1, i), tol);
+		rig_fini(&r);
+	}
+}
+
 /* Beyond what a block of a GPU holds: composite, and by a chirp. */
 EVERYWHERE(long_lines)
 {
