@@ -6,6 +6,8 @@
 
 /* Matrices whose shorter side is of so many numbers are worth several threads. */
 enum { SHARED = 128 };
+/* The portable kernels are slower from here on: LAPACK picks its own by what the CPU has. */
+enum { PORTABLE = 48 };
 
 /*
  * From which shorter side on LAPACK is faster than the own kernels, which compute f32 in double;
@@ -46,6 +48,14 @@ static struct rlx_k_linalg *begin(struct rlx_lower *lo, uint8_t kind, int64_t ba
 	return a;
 }
 
+static int64_t lapack_from(const struct rlx_lower *lo, const struct rlx_k_linalg *a)
+{
+	const int64_t n = a->type == RLX_F64 ? kinds[a->kind].lapack_f64 :
+					       kinds[a->kind].lapack_f32;
+
+	return cpu_isa(lo) == RLX_ISA_BASE && n > PORTABLE ? PORTABLE : n;
+}
+
 /* Fill in how LAPACK is called; false: the own kernel is better, or all there is. */
 static bool by_lapack(struct rlx_lower *lo, struct rlx_k_lapack *p, int64_t less)
 {
@@ -53,8 +63,7 @@ static bool by_lapack(struct rlx_lower *lo, struct rlx_k_lapack *p, int64_t less
 	const struct rlx_lapack *lapack;
 	int64_t lwork;
 
-	if (!rlx_lapack_always() && less < (p->l.type == RLX_F64 ? kinds[p->l.kind].lapack_f64 :
-								   kinds[p->l.kind].lapack_f32))
+	if (!rlx_lapack_always() && less < lapack_from(lo, &p->l))
 		return false;
 	if (!less)
 		return false;
