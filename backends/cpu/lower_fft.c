@@ -410,7 +410,8 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	struct fft f = {
 		.lo = lo, .f64 = dt == RLX_F64, .portable = isa == RLX_ISA_BASE,
 		.size = dt == RLX_F64 ? 8 : 4,
-		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse, .scale = s->scale },
+		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse,
+		       .scale = s->scale },
 	};
 	struct rlx_k_fft *a = &f.a, plain;
 	double cost;
