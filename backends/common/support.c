@@ -204,8 +204,8 @@ static void trial_fini(struct trial *t)
 bool rlx_lower_try(struct rlx_lower *lo, rlx_lower_fn *fn, const struct rlx_infer *q,
 		   bool constants, struct rlx_error *why)
 {
+	enum rlx_status st = RLX_ENOMEM;
 	struct trial t;
-	bool no = false;
 
 	if (trial_init(&t, q, constants)) {
 		lo->plan = lo->code->plan = &t.plan;
@@ -213,8 +213,10 @@ bool rlx_lower_try(struct rlx_lower *lo, rlx_lower_fn *fn, const struct rlx_infe
 		lo->args = q->args;
 		lo->trial = true;
 		lo->err = why;
-		no = rlx_lower_by(lo, fn) == RLX_ENOSUP;
+		st = rlx_lower_by(lo, fn);
 	}
 	trial_fini(&t);
-	return !no;
+	if (st == RLX_ENOMEM)
+		rlx_fail(why, st, "%s: out of memory", q->def->name);
+	return st != RLX_ENOSUP;
 }

@@ -867,6 +867,8 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 	code.first_io[RLX_IO_OUTPUT] = q->n_in;
 	if (gl && code.io)
 		yes = rlx_lower_try(&gl->base, gpu_lowering(q->def->index), q, false, why);
+	else
+		rlx_fail(why, RLX_ENOMEM, "%s: out of memory", dev->name);
 	lower_free(gl);
 	rlx_calls_fini(&code.calls);
 	rlx_bump_fini(&code.bump);

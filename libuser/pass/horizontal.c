@@ -201,10 +201,13 @@ static bool is_native(struct joiner *j, const struct run *r)
 	struct rlx_infer q = { .err = &quiet, .def = rlx_op_region.def, .args = &a,
 			       .n_in = r->n_in, .in = in };
 	uint32_t i;
+	bool is;
 
 	for (i = 0; in && i < r->n_in; i++)
 		in[i] = &j->g->val[r->in[i]].type;
-	return in && !rlx_op_infer(&q) && (!dev || dev->be->supports(dev, &q, &quiet));
+	is = in && !rlx_op_infer(&q) && (!dev || dev->be->supports(dev, &q, &quiet));
+	j->c->no_memory = j->c->no_memory || quiet.status == RLX_ENOMEM;
+	return is;
 }
 
 /*

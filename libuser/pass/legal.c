@@ -14,7 +14,6 @@ struct question {
 	struct rlx_type			 type[RLX_LEGAL_INPUTS];
 	const struct rlx_type		*in[RLX_LEGAL_INPUTS];
 	struct rlx_blob			*constant[RLX_LEGAL_INPUTS];
-	bool				 no_memory;
 };
 
 /* As folding finds them: in the order of nodes, each after those that it reads. */
@@ -34,7 +33,7 @@ static void find_constants(struct rlx_legal *l)
 	}
 }
 
-enum rlx_status rlx_legal_begin(struct rlx_legal *l, const struct rlx_pass_ctx *c,
+enum rlx_status rlx_legal_begin(struct rlx_legal *l, struct rlx_pass_ctx *c,
 				const struct rlx_graph *g)
 {
 	*l = (struct rlx_legal){ .c = c, .g = g };
@@ -111,7 +110,8 @@ static void take_inputs(struct question *a, const enum rlx_dtype *to)
 			continue;
 		}
 		a->constant[k] = zeros(&a->type[k]);
-		a->no_memory = a->no_memory || !a->constant[k];
+		if (!a->constant[k])
+			a->l->c->no_memory = true;
 	}
 }
 
@@ -130,7 +130,9 @@ static bool ask(struct question *a)
 	bool can = dev->be->supports(dev, &a->q, &why);
 
 	put_constants(a);
-	return can && !a->no_memory;
+	if (why.status == RLX_ENOMEM)
+		a->l->c->no_memory = true;
+	return can;
 }
 
 static bool is_native(struct question *a)
@@ -281,7 +283,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 	if (is_native(&a))
 		return RLX_LEGAL_NATIVE;
 	if (!(target->widen || target->widen_aside) || rlx_keeps_dtypes(n->def))
-		return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;
+		return RLX_LEGAL_NONE;
 	/* a residual stays as the result is, while a bias is widened */
 	if ((choose(&a, RLX_F32, VECTORS, to) && is_native_as(&a, to)) ||
 	    (choose(&a, RLX_F32, ASIDE, to) && is_native_as(&a, to)))
@@ -290,6 +292,5 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 			      (choose(&a, RLX_F64, ALL, to) && is_native_as(&a, to)) ||
 			      (choose_integers(&a, to) && is_native_as(&a, to))))
 		return RLX_LEGAL_WIDENED;
-	/* without memory nothing is rewritten */
-	return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;
+	return RLX_LEGAL_NONE;
 }

@@ -29,7 +29,7 @@ static inline bool rlx_keeps_dtypes(const struct rlx_op_def *def)
 enum { RLX_LEGAL_INPUTS = 64 };
 
 struct rlx_legal {
-	const struct rlx_pass_ctx	*c;
+	struct rlx_pass_ctx		*c;
 	const struct rlx_graph		*g;
 	bool				*constant;	/* per value: is one, or folding makes it one */
 };
@@ -38,7 +38,7 @@ struct rlx_legal {
  * To ask the target of @c about nodes of @g. Return: RLX_ENOMEM, with a message in c->err.
  * rlx_legal_end() frees what this takes, also after a failure.
  */
-enum rlx_status rlx_legal_begin(struct rlx_legal *l, const struct rlx_pass_ctx *c,
+enum rlx_status rlx_legal_begin(struct rlx_legal *l, struct rlx_pass_ctx *c,
 				const struct rlx_graph *g);
 void rlx_legal_end(struct rlx_legal *l);
 /*
@@ -50,6 +50,8 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 /*
  * Does the target run @n as it is with @args in the place of its own, and dtype @to[k] for
  * input @k, 0: its own? Either may be NULL. Of no target that can be asked: yes.
+ *
+ * Neither means anything where there was no memory to ask: c->no_memory says so.
  */
 bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, const void *args,
 		  const enum rlx_dtype to[RLX_LEGAL_INPUTS]);

@@ -83,6 +83,11 @@ enum rlx_status rlx_passes_run(struct rlx_pass_ctx *c,
 			continue;
 		next = NULL;
 		st = passes[i].fn(c, cur, &next);
+		if (!st && c->no_memory) {
+			rlx_graph_put(next);
+			st = rlx_fail(c->err, RLX_ENOMEM, "pass %s: out of memory",
+				      passes[i].name);
+		}
 		if (!st && next) {
 			rlx_graph_put(cur);
 			cur = next;

@@ -17,6 +17,7 @@ struct rlx_pass_ctx {
 	uint32_t		 flags;		/* enum rlx_compile_flags */
 	struct rlx_error	*err;
 	FILE			*report;	/* lines on what was fused; may be NULL */
+	bool			 no_memory;	/* to ask the target: the pass fails for it */
 };
 
 /*

@@ -306,7 +306,8 @@ struct rlx_backend {
 	/* Optional: leaves the target at zero. [any] */
 	void		(*target)(const struct rlx_device *dev, struct rlx_target *t);
 	/*
-	 * Is there a kernel for an op with these types? If not, @why says what it lacks.
+	 * Is there a kernel for an op with these types? If not, @why says what it lacks. Where
+	 * there is no memory to tell, it is RLX_ENOMEM, and the answer nothing.
 	 * Optional: every op is taken, and what has no kernel done by its evaluation. Pure. [any]
 	 */
 	bool		(*supports)(const struct rlx_device *dev, const struct rlx_infer *q,
