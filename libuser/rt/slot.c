@@ -368,12 +368,13 @@ enum rlx_status rlx_slot_bind_device(struct rlx_session *s, enum rlx_io io, unsi
 				     struct rlx_buf buf)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
+	bool blank = !slot->own.arena;
 	enum rlx_status st;
 
-	st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
+	st = blank ? own_memory(s, slot->bytes, &slot->own) : RLX_OK;
 	if (!st)
 		st = bind_slot(s, io, i, buf, true);
-	slot->blank = slot->blank || !st || !slot->filled;
+	slot->blank = slot->blank || blank || !st || !slot->filled;
 	return st;
 }
 

@@ -648,7 +648,11 @@ TEST(refusals)
 		"4000 bytes at offset 128 of 4064");
 	refused(s, rlx_session_bind_device(s, RLX_IO_INPUT, "x", b, 1ull << 60), RLX_ERANGE,
 		"offset");
+	/* bound to the host's memory, it has no value of its own after a refusal either */
+	CHECK(!rlx_session_bind(s, RLX_IO_INPUT, "x", rlx_session_buf(s, RLX_IO_OUTPUT, "y")));
 	refused(s, rlx_session_bind_device(s, RLX_IO_INPUT, "x", b, 16), RLX_ERANGE, "boundary");
+	CHECK(!rlx_session_unbind(s));
+	refused(s, rlx_session_run(s), RLX_EINVAL, "input 'x' has no value");
 	refused(s, rlx_session_bind_device(s, RLX_IO_INPUT, "x", cpu, 0), RLX_EINVAL, "'cpu'");
 	/* in part over an input, and over another output */
 	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", t, (float[N]){ 0 }));
