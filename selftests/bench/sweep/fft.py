@@ -2,14 +2,14 @@
 """Fourier transforms of random lengths, timed here, in MKL and in pocketfft.
 
 	fft.py [--seed N] [--cases N] [--threads N] [--family NAME ...] [--kind KIND ...]
-	       [--dtype DTYPE ...] [--n N] [--batch N] [--worst N] [--verbose]
+	       [--dtype DTYPE ...] [--n N] [--batch N] [--across] [--worst N] [--verbose]
 
 Draws --cases of each family (powers of two, products of small primes, primes and twice primes,
-anything) for each kind and dtype, checks each result against NumPy's in double, and times the
-sides in turns within this process: MKL by its own C functions, NumPy and SciPy, which have
-pocketfft, with the result in place where they can. A ratio is our fastest run by that of the
-faster peer: below 1 ours is faster. What a call from Python takes is measured and taken off.
-Runs of one thread are timed by its own clock.
+anything) for each kind and dtype, a third of several lines with lines that lie side by side, checks
+each result against NumPy's in double, and times the sides in turns within this process: MKL by its
+own C functions, NumPy and SciPy, which have pocketfft, with the result in place where they can. A
+ratio is our fastest run by that of the faster peer: below 1 ours is faster. What a call from Python
+takes is measured and taken off. Runs of one thread are timed by its own clock.
 
 It fails where a result is wrong, or where a step takes the reference evaluator."""
 import ctypes as C
@@ -73,16 +73,19 @@ class Mkl:
     """A descriptor, committed: what MKL's own interface is."""
     name, lib = "mkl", None
 
-    def __init__(self, kind, x, y, n):
+    def __init__(self, kind, x, y, n, axis):
         lib = Mkl.lib = Mkl.lib or C.CDLL(self.path())
-        real, batch = kind in ("rfft", "irfft"), len(x)
+        real, batch = kind in ("rfft", "irfft"), x.shape[1 - axis]
         double = x.dtype in (np.float64, np.complex128)
         self.h = C.c_void_p()
         self.want(lib.DftiCreateDescriptor(C.byref(self.h), 36 if double else 35,
                                            33 if real else 32, C.c_long(1), C.c_long(n)))
         inverse = kind[0] == "i"
-        for param, value in ((11, C.c_int(44)), (7, C.c_long(batch)), (14, C.c_long(x.shape[1])),
-                             (15, C.c_long(y.shape[1])), (27, C.c_long(1))):
+        between = (x.shape[1], y.shape[1]) if axis else (1, 1)
+        for param, value in ((11, C.c_int(44)), (7, C.c_long(batch)),
+                             (14, C.c_long(between[0])), (15, C.c_long(between[1])),
+                             (12, (C.c_long * 2)(0, 1 if axis else batch)),
+                             (13, (C.c_long * 2)(0, 1 if axis else batch)), (27, C.c_long(1))):
             self.want(lib.DftiSetValue(self.h, param, value))
         if real:
             self.want(lib.DftiSetValue(self.h, 10, C.c_int(39)))
@@ -119,11 +122,12 @@ class Mkl:
 class NumPy:
     name = "numpy"
 
-    def __init__(self, kind, x, y, n):
+    def __init__(self, kind, x, y, n, axis):
         self.x, self.y, self.n, self.f = x, y, n, getattr(np.fft, kind)
+        self.axis = axis
 
     def run(self):
-        self.f(self.x, self.n, out=self.y)
+        self.f(self.x, self.n, self.axis, out=self.y)
 
     def output(self):
         return self.y
@@ -135,22 +139,22 @@ class NumPy:
 class SciPy(NumPy):
     name = "scipy"
 
-    def __init__(self, kind, x, y, n):
-        super().__init__(kind, x, y, n)
+    def __init__(self, kind, x, y, n, axis):
+        super().__init__(kind, x, y, n, axis)
         self.f = getattr(scipy.fft, kind)
 
     def run(self):
-        self.y = self.f(self.x, self.n)
+        self.y = self.f(self.x, self.n, self.axis)
 
 
 class Ours:
     name = "rlx"
 
-    def __init__(self, kind, x, n, threads):
+    def __init__(self, kind, x, n, axis, threads):
         if x.dtype.kind == "c":
             x = x.view(x.real.dtype).reshape(*x.shape, 2)
         # fft: axes, n, inverse, norm; rfft, irfft: axes, n, norm(, joined)
-        axes, ns = Ints.of(1), Ints.of(n)
+        axes, ns = Ints.of(axis), Ints.of(n)
         self.op = Op({"ifft": "fft"}.get(kind, kind), [x],
                      (axes, ns, int(kind == "ifft"), 0) if kind in ("fft", "ifft") else
                      (axes, ns, 0, 0) if kind == "rfft" else (axes, ns, 0), threads=threads)
@@ -166,8 +170,8 @@ class Ours:
         self.op.close()
 
 
-def sides_of(kind, dtype, n, batch, threads, rng):
-    """The case's sides, and its result in double."""
+def sides_of(kind, dtype, n, batch, axis, threads, rng):
+    """The case's sides, and its result in double: of lines along the last @axis, 1, or across."""
     c = np.result_type(dtype, np.complex64)
     shape = (batch, n // 2 + 1 if kind == "irfft" else n)
     x = rng.standard_normal(shape).astype(dtype)
@@ -178,10 +182,12 @@ def sides_of(kind, dtype, n, batch, threads, rng):
         if n % 2 == 0:
             x[:, -1].imag = 0
     wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    want = getattr(np.fft, kind)(wide, n)
+    if not axis:
+        x, wide = np.ascontiguousarray(x.T), np.ascontiguousarray(wide.T)
+    want = getattr(np.fft, kind)(wide, n, axis)
     y = [np.empty(want.shape, dtype if kind == "irfft" else c) for _ in range(3)]
-    some = [Ours(kind, x, n, threads)]
-    some += [p(kind, x, one, n) for p, one in zip((Mkl, NumPy, SciPy), y)]
+    some = [Ours(kind, x, n, axis, threads)]
+    some += [p(kind, x, one, n, axis) for p, one in zip((Mkl, NumPy, SciPy), y)]
     return some, want
 
 
@@ -190,8 +196,8 @@ def clock_of(threads):
     return time.thread_time if threads == 1 else time.perf_counter
 
 
-def one(kind, dtype, n, batch, threads, own, rng):
-    some, want = sides_of(kind, dtype, n, batch, threads, rng)
+def one(kind, dtype, n, batch, axis, threads, own, rng):
+    some, want = sides_of(kind, dtype, n, batch, axis, threads, rng)
     best = time_all(some, TURNS, TURN_S, clock=clock_of(threads))
     off = np.linalg.norm(some[0].output() - want) / max(np.linalg.norm(want), 1e-300)
     for s in some:
@@ -208,11 +214,12 @@ def main():
     p.add_argument("--dtype", nargs="*", choices=DTYPES, default=DTYPES)
     p.add_argument("--n", type=int)
     p.add_argument("--batch", type=int)
+    p.add_argument("--across", action="store_true", help="lines that lie side by side alone")
     p.add_argument("--worst", type=int, default=12)
     p.add_argument("--verbose", action="store_true")
     args = p.parse_args()
     print("seed %d" % args.seed)
-    some, _ = sides_of("fft", "float32", 1, 1, 1, np.random.default_rng(0))
+    some, _ = sides_of("fft", "float32", 1, 1, 1, 1, np.random.default_rng(0))
     own = time_all(some, TURNS, TURN_S, clock=clock_of(args.threads))
     print("a call takes " + ", ".join("%s %.1f us" % (n, 1e6 * s) for n, s in own.items()))
     done, wrong = [], 0
@@ -224,14 +231,16 @@ def main():
                     n = args.n or int(FAMILIES[f](rng))
                     batch = args.batch or max(1, min(MOST // n, [1, 1, 0][rng.integers(0, 3)] or
                                                      size(rng, 2, 4096, (1,))))
-                    t, off = one(kind, dtype, n, batch, args.threads, own, rng)
+                    axis = 0 if args.across or batch > 1 and rng.integers(0, 3) == 0 else 1
+                    t, off = one(kind, dtype, n, batch, axis, args.threads, own, rng)
                     bad = off > 4 + math.log2(n)
                     wrong += bad
                     mkl, pocket = t["mkl"], min(t["numpy"], t["scipy"])
                     r = t["rlx"] / min(mkl, pocket)
-                    said = "%-6s %-5s %s n %7d x %5d  %9.1f us, of mkl %5.2f, pocketfft %5.2f%s" % (
-                        f, kind, dtype, n, batch, 1e6 * t["rlx"], t["rlx"] / mkl,
-                        t["rlx"] / pocket, "  WRONG: %.1f eps" % off if bad else "")
+                    said = "%-6s %-5s %s n %7d x %5d %s %9.1f us, of mkl %5.2f, pocketfft" \
+                        " %5.2f%s" % (f, kind, dtype, n, batch, "along " if axis else "across",
+                                      1e6 * t["rlx"], t["rlx"] / mkl, t["rlx"] / pocket,
+                                      "  WRONG: %.1f eps" % off if bad else "")
                     if args.verbose or bad:
                         print(said, flush=True)
                     if min(mkl, pocket) >= TOO_SHORT:
