@@ -63,7 +63,7 @@ bool fuzz_is_stepped(const struct rlx_op_def *d);
 uint32_t fuzz_finite_from(const struct rlx_op_def *d);
 
 /* ---- fuzz_values.c ---- */
-/* End a graph before the first node that is given infinities or NaN where it may not be. */
+/* End a graph before the first node that is given what is not finite, or beyond its contract. */
 void fuzz_cut_nonfinite(struct fuzz_case *c);
 /*
  * Put leaves with the data of @id and behind in place of what nodes give that refuse their data;

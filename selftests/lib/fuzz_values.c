@@ -36,15 +36,44 @@ static bool is_finite(struct rlx_tensor t)
 	return true;
 }
 
-/* Is all finite that node @n is given from where it has to be? */
-static bool is_given_finite(const struct values *v, uint32_t n)
+/*
+ * What a node may be given by another one as input @k, at most: the weights of attention_grad,
+ * exp(scale q k' + bias - lse), are at most 1 by its contract, and beyond f32 where lse is of none
+ * of these scores; the evaluator reckons them in f64.
+ */
+static double most(const struct rlx_op_def *d, uint32_t k)
+{
+	const bool q_or_k = k < 2, bias_or_lse = k == 3 || k == 7;
+
+	if (d->index != RLX_OP_attention_grad || (!q_or_k && !bias_or_lse))
+		return INFINITY;
+	return q_or_k ? 1 : 16;
+}
+
+static bool is_within(struct rlx_tensor t, double top)
+{
+	int64_t n = t.data ? rlx_type_count(&t.type) : 0, i;
+
+	for (i = 0; i < n && fabs(el_get(&t, i)) <= top; i++)
+		;
+	return i == n;
+}
+
+/* Is all finite that node @n is given from where it has to be, and within its contract? */
+static bool is_given_well(const struct values *v, uint32_t n)
 {
 	const struct fuzz_node *node = &v->c->node[n];
+	struct rlx_tensor t;
 	uint32_t k;
 
-	for (k = fuzz_finite_from(node->def); k < node->n_in; k++)
-		if (node->in[k] >= FUZZ_LEAVES && !is_finite(value_of(v, node->in[k])))
+	for (k = fuzz_finite_from(node->def); k < node->n_in; k++) {
+		if (node->in[k] < FUZZ_LEAVES)
+			continue;
+		t = value_of(v, node->in[k]);
+		if (!is_finite(t) || (most(node->def, k) < INFINITY &&
+				      !is_within(t, most(node->def, k))))
 			return false;
+	}
 	return true;
 }
 
@@ -99,7 +128,7 @@ void fuzz_cut_nonfinite(struct fuzz_case *c)
 	uint32_t n, end = c->n_node;
 
 	for (n = 0; n < end; n++)
-		if (!is_given_finite(v, n))
+		if (!is_given_well(v, n))
 			end = n;
 		else if (!evaluate(v, n))
 			break;
