@@ -97,10 +97,10 @@ static rlx_value drawn_conv(struct model *m, rlx_value x, const char *name, int6
 		k[i] = pick(0, 3) ? 1 + 2 * pick(0, 2) : 1 + pick(0, 4);
 		s[i] = pick(1, 2);
 		d[i] = pick(0, 3) ? 1 : 2;
+		if ((k[i] - 1) * d[i] + 1 > t->dim[2 + i])
+			k[i] = 1;	/* and no padding, which may be all that strides see */
 		pad[i] = pick(0, (k[i] - 1) * d[i]);
 		pad[2 + i] = pick(0, k[i] / 2 * d[i]);
-		if ((k[i] - 1) * d[i] + 1 > t->dim[2 + i])
-			k[i] = 1;
 	}
 	x = rlx_emit(m->g, conv, .x = x, .stride = { s, 2 }, .dilation = { d, 2 },
 		     .pad = { pad, 4 },
