@@ -651,7 +651,6 @@ def two_loops():
             load.stop()
 
 
-
 def loop_times(pid):
     """ns of processor time that each loop's thread took."""
     times = []
@@ -662,6 +661,16 @@ def loop_times(pid):
         with open("/proc/%d/task/%s/schedstat" % (pid, t)) as f:
             times.append(int(f.read().split()[0]))
     return times
+
+
+def ask_of_each(conns, times):
+    for _ in range(times):
+        for c in conns:
+            c.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for c in conns:
+            got = b""
+            while b"}" not in got:
+                got += c.recv(4096)
 
 
 @test
@@ -675,20 +684,20 @@ def connections_are_shared_out():
                 conns.append(c)
             before = loop_times(s.proc.pid)
             assert len(before) == 4, before
-            # Each asks as often: what a loop does goes by the connections it has.
-            for _ in range(60):
-                for c in conns:
-                    c.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                for c in conns:
-                    got = b""
-                    while b"}" not in got:
-                        got += c.recv(4096)
-            took = sorted(b - a for a, b in zip(before, loop_times(s.proc.pid)))
-            assert took[0] > took[3] / 4, (engine, took)
+            # Each asks as often: what a loop does goes by the connections it has, in the long
+            # run: a few ms of a processor are those of whatever else ran on it.
+            for _ in range(20):
+                ask_of_each(conns, 60)
+                took = sorted(b - a for a, b in zip(before, loop_times(s.proc.pid)))
+                if took[0] > took[3] / 4:
+                    break
+            else:
+                assert False, (engine, took)
             # Those that go make room for others on the same loops.
             for c in conns:
                 c.close()
             wait_for(lambda: s.metric("rlxd_connections") <= 1)
             assert s.get("/v2")[0] == 200
+
 
 main()
