@@ -60,7 +60,7 @@ class Op:
 
     @staticmethod
     def with_types():
-        lib = sides.library()
+        lib = sides.load_rlx()
         lib.rlx_graph_new.restype = C.c_void_p
         lib.rlx_emit_raw.restype = lib.rlx_out.restype = lib.rlx_input_at.restype = Value
         lib.rlx_program_io_type.restype = C.POINTER(sides.Type)

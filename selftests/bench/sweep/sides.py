@@ -35,7 +35,7 @@ class Opts(C.Structure):
                 ("dump_ctx", C.c_void_p), ("store", C.c_void_p)]
 
 
-def library():
+def load_rlx():
     lib = C.CDLL(os.path.join(os.environ.get("BUILD", "build"), "lib", "librlx.so"))
     lib.rlx_runner_session.restype = C.c_void_p
     lib.rlx_runner_output_count.restype = C.c_uint
@@ -54,7 +54,7 @@ class Ours:
     lib = None
 
     def __init__(self, path, data, threads):
-        Ours.lib = Ours.lib or library()
+        Ours.lib = Ours.lib or load_rlx()
         self.err, self.model, self.runner = Error(), C.c_void_p(), C.c_void_p()
         self.data = {n: np.asarray(a, order="C") for n, a in data.items()}
         self.ins = (Named * len(data))(*[self.named(n, a) for n, a in self.data.items()])
