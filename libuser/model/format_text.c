@@ -5,11 +5,11 @@
 #include "model/format.h"
 #include "model/model.h"
 
-static const char begins[] = "graph ";
-
+/* As the parser reads it: space of any kind, or none, is before the name. */
 static bool probe(const struct rlx_probe *p)
 {
-	return !p->folder && !memcmp(p->word, begins, sizeof(begins) - 1);
+	return !p->folder && !memcmp(p->word, "graph", 5) && p->word[5] &&
+	       strchr("\" \t\r\n", p->word[5]);
 }
 
 enum rlx_status rlx_text_file_graph(const char *path, struct rlx_graph **out,

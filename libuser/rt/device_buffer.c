@@ -20,6 +20,12 @@ struct rlx_device_buffer {
 	void			*ctx;
 };
 
+/* What DLPack calls devices with memory of their own, whose buffers it can name. */
+static const struct {
+	const char	*backend;
+	int32_t		 type;
+} dl_names[] = { { "cuda", RLX_DL_CUDA }, { "rocm", RLX_DL_ROCM } };
+
 static bool is_apart(const struct rlx_device *dev)
 {
 	return dev->be->has;
@@ -77,6 +83,7 @@ static enum rlx_status take(struct rlx_device_buffer *b, const struct rlx_arena_
 {
 	struct rlx_arena_user u = *user;
 	enum rlx_status st;
+	size_t i;
 
 	u.release = release;
 	u.ctx = b;
@@ -86,10 +93,11 @@ static enum rlx_status take(struct rlx_device_buffer *b, const struct rlx_arena_
 	b->bytes = bytes;
 	b->release = user->release;
 	b->ctx = user->ctx;
-	if (is_apart(b->dev)) {
-		b->arena->dl_type = b->dev->be->name[0] == 'r' ? RLX_DL_ROCM : RLX_DL_CUDA;
-		b->arena->dl_id = (int32_t)b->dev->ordinal;
-	}
+	for (i = 0; is_apart(b->dev) && i < sizeof(dl_names) / sizeof(dl_names[0]); i++)
+		if (!strcmp(b->dev->be->name, dl_names[i].backend)) {
+			b->arena->dl_type = dl_names[i].type;
+			b->arena->dl_id = (int32_t)b->dev->ordinal;
+		}
 	return RLX_OK;
 }
 
@@ -272,8 +280,10 @@ static enum rlx_status import(struct rlx_dl_managed *plain, struct rlx_dl_versio
 	struct rlx_device_buffer *b;
 	struct rlx_arena_user user;
 	struct rlx_dl_device at;
+	bool apart = false;
 	char name[24] = "cpu";
 	enum rlx_status st;
+	size_t i;
 
 	if (out)
 		*out = NULL;
@@ -281,10 +291,13 @@ static enum rlx_status import(struct rlx_dl_managed *plain, struct rlx_dl_versio
 	if (st)
 		return st;
 	at = plain ? plain->tensor.device : versioned->tensor.device;
-	if (at.device_type == RLX_DL_CUDA || at.device_type == RLX_DL_ROCM)
-		snprintf(name, sizeof(name), "%s:%u", at.device_type == RLX_DL_CUDA ? "cuda" :
-			 "rocm", (unsigned int)at.device_id);
-	else
+	for (i = 0; i < sizeof(dl_names) / sizeof(dl_names[0]); i++)
+		if (at.device_type == dl_names[i].type) {
+			apart = true;
+			snprintf(name, sizeof(name), "%s:%u", dl_names[i].backend,
+				 (unsigned int)at.device_id);
+		}
+	if (!apart)
 		st = rlx_dl_check_reach(at, err);
 	if (!st)
 		st = open_buffer(name, &b, err);

@@ -246,6 +246,26 @@ TEST(r031_text_with_sizes_and_params)
 	rlx_model_put(m);
 }
 
+/* What the parser takes is opened, however it is spaced. */
+TEST(r031_text_however_it_is_spaced)
+{
+	static const char *const head[] = { "graph ", "graph", "graph\t", "\r\n graph\n" };
+	struct rlx_error err = { 0 };
+	struct rlx_model *m;
+	char text[128];
+	size_t i;
+
+	begin();
+	for (i = 0; i < sizeof(head) / sizeof(head[0]); i++) {
+		snprintf(text, sizeof(text), "%s\"g\" {%%1 = input(name=\"x\", type=f32[2]) "
+			 "return \"y\"=%%1}", head[i]);
+		put_text(text);
+		CHECKF(!rlx_model_open(file, &m, &err), "%zu: %s", i, err.text);
+		rlx_model_put(m);
+	}
+	unlink(file);
+}
+
 /* Errors tell the path, and of a text the line and column as the parser does. */
 TEST(r031_texts_that_cannot_be_read)
 {
