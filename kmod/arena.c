@@ -72,11 +72,12 @@ static void rlx_arena_retract(struct rlx_arena *a)
 	mutex_lock(&rlx_dev.lock);
 	list_del(&a->node);
 	mutex_unlock(&rlx_dev.lock);
+	/* Before the counts: who reads there that it is gone finds it in the trace as well. */
+	trace_rlx_arena_free(a->id, a->size, a->nr_huge);
 	rlx_stat_dec(RLX_STAT_ARENAS);
 	rlx_stat_add(RLX_STAT_BYTES, -(s64)rlx_arena_own_bytes(a));
 	rlx_stat_add(RLX_STAT_HUGE_BYTES,
 		     -(s64)((u64)a->nr_huge << PMD_SHIFT));
-	trace_rlx_arena_free(a->id, a->size, a->nr_huge);
 }
 
 /* How many there are, sealed or not. */

@@ -447,9 +447,10 @@ TEST(with_an_arena)
 	k_file_write(TRACING "buffer_size_kb", 16);	/* else some MiB, and for good */
 	k_file_write(EVENT, 1);
 	for (int i = 0; i < 4; i++) {
-		struct k_child c = k_child_new(i % 2 ? pins_and_exit : victim_works, &v);
+		struct k_child c;
 
-		close(open(TRACE, O_WRONLY | O_TRUNC));
+		close(open(TRACE, O_WRONLY | O_TRUNC));	/* before it can end */
+		c = k_child_new(i % 2 ? pins_and_exit : victim_works, &v);
 		CHECK_EQ(k_child_said(&c, 60000), 'p');
 		if (i % 2) {
 			CHECK_EQ(waitpid(c.pid, &status, 0), c.pid);
