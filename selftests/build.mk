@@ -148,12 +148,14 @@ bench-fft-cpu bench-recurrent-cpu: bench-%-cpu:
 		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
 
 # All of it; the last line sums up the groups, of which AT_ONCE run at a time: each waits for
-# clients, guests or the network now and then, or has one program left to run.
+# clients, guests or the network now and then, or has one program left to run. With LIMIT what
+# still runs after so many seconds is ended, and told.
 AT_ONCE	?= 2
+LIMIT	?=
 check:
 	$(Q)tools/setup.sh check
 	$(Q)+selftests/check.sh -j $(AT_ONCE) $(if $(filter file,$(origin GROUPS)),-s) \
-		'$(SUBMAKE)' $(GROUPS)
+		$(LIMIT:%=-t %) '$(SUBMAKE)' $(GROUPS)
 
 # The unit and op tests under the sanitizers, each in a build folder of its own.
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Runs groups of tests, all of them whatever fails, and ends with their sum.
 #
-#   selftests/check.sh [-j JOBS] [-s] MAKE GROUP ...
+#   selftests/check.sh [-j JOBS] [-s] [-t SECONDS] MAKE GROUP ...
 #
 # With -j so many run at a time (1), since most keep one processor busy, or wait; they
 # begin in the order they are named. What such a group says is kept in
@@ -10,6 +10,9 @@
 # long each took, and how long processors did: their sum by the number of processors is the
 # least that all can take, however they are put beside each other. With -s the rows of
 # docs/surface.md are counted as well, by what the groups left: see tools/surface.
+#
+# Every ten minutes it says what runs. After SECONDS what still runs is ended, and is a
+# failure of its group: whoever gives the whole a time limit learns what took it.
 set -u
 
 BUILD=${BUILD:-build}
@@ -23,10 +26,50 @@ note_times()
 		"$("$(dirname "$0")/lib/cpu.sh" "$log/$1.times")" >"$log/$1.took"
 }
 
+# What runs, a line for each group: its programs, or the last that its build said.
+tell_running()
+{
+	for group; do
+		[ -f "$log/$group.begun" ] && [ ! -f "$log/$group.took" ] || continue
+		doing=
+		for tap in $(find "$log/$group" -name '*.tap' -newer "$log/$group.begun"); do
+			[ ! -f "${tap%.tap}.sum" ] || continue
+			name=${tap#"$log/$group/"}
+			quiet=$(($(date +%s) - $(stat -c %Y "$tap")))
+			doing="$doing${doing:+, }${name%.tap} (silent for $quiet s)"
+		done
+		[ -n "$doing" ] || doing=$(tail -n 1 "$log/$group.log" 2>/dev/null)
+		printf '%s: %s\n' "$group" "${doing:-nothing said}"
+	done
+}
+
+# Says what runs, and ends it when the time is over.
+watch()
+{
+	gone=0 step=600
+	trap 'kill $asleep; exit' TERM
+	while :; do
+		[ "$limit" = 0 ] || [ $((limit - gone)) -gt $step ] || step=$((limit - gone))
+		sleep $step >/dev/null &
+		asleep=$!
+		wait $asleep
+		gone=$((gone + step))
+		if [ "$gone" = "$limit" ]; then
+			tell_running "$@" | sed "s/^/FAIL  not done in $limit s: /"
+			kill -TERM "-$running"
+			sleep 5
+			kill -KILL "-$running"
+			return
+		fi
+		tell_running "$@" | sed "s/^/-- after $gone s, /"
+	done 2>/dev/null
+}
+
 run_group()
 {
 	group=$1
 	start=$(date +%s)
+	: >"$log/$group.begun"
 	if [ "$jobs" = 1 ]; then
 		printf '== %s\n' "$group"
 		eval "$make $group"
@@ -48,10 +91,11 @@ if [ "$1" = --one ]; then
 	exit 0
 fi
 
-jobs=1 surface=
-while getopts j:s o; do
+jobs=1 surface= limit=0
+while getopts j:st: o; do
 	case $o in
 	j)	jobs=$OPTARG ;;
+	t)	limit=$OPTARG ;;
 	s)	surface=surface ;;
 	*)	exit 2 ;;
 	esac
@@ -62,12 +106,22 @@ shift
 mkdir -p "$log"
 RLX_TOTALS=$(mktemp) || exit 1
 export RLX_TOTALS
-trap 'rm -f "$RLX_TOTALS"' EXIT
+trap 'rm -f "$RLX_TOTALS" "$RLX_TOTALS.groups"' EXIT
 for group; do
-	rm -f "$log/$group.took"
+	rm -f "$log/$group.took" "$log/$group.begun"
 done
 begin=$(date +%s)
-printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' "$0" --one "$jobs" "$make" '{}'
+printf '%s\n' "$@" >"$RLX_TOTALS.groups"
+
+# Of a process group of their own, so that they can be ended together.
+setsid xargs -a "$RLX_TOTALS.groups" -P "$jobs" -I '{}' "$0" --one "$jobs" "$make" '{}' &
+running=$!
+watch "$@" &
+watcher=$!
+trap 'kill -TERM "-$running" $watcher; exit 143' TERM INT HUP
+wait $running
+kill $watcher 2>/dev/null
+wait $watcher
 
 for group; do
 	[ ! -f "$log/$group.took" ] || cat "$log/$group.took"

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Runs a command for at most so many seconds of a machine that has nothing else to do.
 #
-#   selftests/lib/limit.sh SECONDS COMMAND [ARG ...]
+#   selftests/lib/limit.sh [-q SECONDS FILE] SECONDS COMMAND [ARG ...]
 #   selftests/lib/limit.sh --slowness
+#
+# With -q also if FILE, to which the command writes, has not grown for so many: as one whose
+# guest has stopped.
 #
 # A second in which others have the processors counts for as much of one as a program
 # that only computes gets of it; that is measured anew every half minute. Over the limit
@@ -34,6 +37,11 @@ if [ "$1" = --slowness ]; then
 	slowness
 	exit
 fi
+patience=0 said=
+if [ "$1" = -q ]; then
+	patience=$2 said=$3
+	shift 3
+fi
 limit=$1
 shift
 
@@ -41,14 +49,20 @@ shift
 # it is worth to measure.
 watch()
 {
-	left=$((limit * 100)) slow=100 turn=0
-	while [ "$left" -gt 0 ]; do
+	left=$((limit * 100)) slow=100 turn=0 silent=0 size=
+	while [ "$left" -gt 0 ] && [ "$silent" -le $((patience * 100)) ]; do
 		step=100
 		[ "$left" -ge 100 ] || step=$left
 		[ $((turn % 30)) != 10 ] || slow=$(slowness)
 		turn=$((turn + 1))
 		sleep "$(printf '%d.%02d' $((step / 100)) $((step % 100)))"
-		left=$((left - (step * 100 + slow - 1) / slow))
+		step=$(((step * 100 + slow - 1) / slow))
+		left=$((left - step))
+		[ -n "$said" ] || continue
+		silent=$((silent + step))
+		now=$(stat -c %s "$said" 2>/dev/null)
+		[ "$now" = "$size" ] || silent=0
+		size=$now
 	done
 	: >"$over"
 	kill -TERM "-$1" 2>/dev/null

@@ -64,6 +64,18 @@ check too-slow sum_is "1 passed, 1 failed, 0 skipped" <<'EOF'
 echo "ok 1 a"; sleep 20
 EOF
 
+# One that writes to its file goes on, one that does not is ended.
+silence_ends()
+{
+	limit="selftests/lib/limit.sh -q 3 $tmp/grows"
+	# shellcheck disable=SC2086 # words
+	$limit 60 sh -c "for i in 1 2 3 4 5 6; do echo >>$tmp/grows; sleep 1; done" || return 1
+	# shellcheck disable=SC2086 # words
+	$limit 60 sh -c "echo >>$tmp/grows; sleep 50"
+	[ $? = 124 ]
+}
+check silence silence_ends
+
 # What is "make" for groups: "meet" and "wait" end only once both have begun, "broken"
 # before it can count.
 cat >"$tmp/make" <<'EOF'
@@ -74,6 +86,7 @@ case $1 in
 meet)	other=wait ;;
 wait)	other=meet ;;
 broken)	echo "no rule"; exit 2 ;;
+stuck)	echo "fetching"; sleep 60 & echo $! >"$dir/sleeper"; wait ;;
 *)	other=$1 ;;
 esac
 until [ -f "$dir/$other" ]; do
@@ -95,7 +108,8 @@ groups_end()
 	want=$1 last=$2
 	shift 2
 	rm -rf "$tmp/ran" && mkdir "$tmp/ran"
-	BUILD=$tmp/build dir=$tmp/ran selftests/check.sh -j "$jobs" "$tmp/make" "$@" \
+	BUILD=$tmp/build dir=$tmp/ran selftests/check.sh -j "$jobs" -t "${limit:-300}" \
+		"$tmp/make" "$@" \
 		>"$tmp/said" 2>&1
 	got=$?
 	cat "$tmp/said"
@@ -137,6 +151,16 @@ check groups-in-turn in_turn
 check groups-in-order in_order
 check groups-and-times times_are_told
 check broken-group groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
+
+# What never ends is told by name, and nothing of it is left.
+ended_in_time()
+{
+	limit=4 groups_end 1 "3 passed, 1 failed, 1 skipped" stuck first &&
+		grep -q '^FAIL  not done in 4 s: stuck: fetching$' "$tmp/said" &&
+		! grep -q '^State:.[^ZX]' "/proc/$(cat "$tmp/ran/sleeper")/status" 2>/dev/null
+}
+
+check stuck-group ended_in_time
 jobs=1
 check one-by-one groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
 finish
