@@ -87,7 +87,7 @@ guest: kmod-$(K) kmod-tests
 
 # What runs at a time: a guest keeps little more than one of its two processors busy.
 KMOD_AT_ONCE	?= 2
-run_suites = selftests/run.sh -g $@ -j $(KMOD_AT_ONCE) -t 3600 $(1) \
+run_suites = selftests/run.sh -g $@ -j $(KMOD_AT_ONCE) -t 1500 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done; \
 	   for k in $(3); do selftests/kmod/suites.sh -a $$k $(KMOD_BIN) $(KMOD_BIN32); done) $(4)
 
@@ -108,7 +108,7 @@ check-kmod-serve:
 	$(Q)+$(BUILDMAKE) kmod-6.12 $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
 		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
-	$(Q)$(RUN) -g $@ -t 3600 'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
+	$(Q)$(RUN) -g $@ -t 1500 'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
 		'selftests/kmod/systemd.sh 6.12' 'selftests/kmod/refused.sh 6.12'
 
 check-kmod-debug:

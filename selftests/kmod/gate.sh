@@ -36,7 +36,7 @@ boot()
 {
 	# shellcheck disable=SC2086 # file names without spaces
 	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 600 -m 768 \
-		-n "gate-$kernel-$1" $list >"$dir/$1.tap" 2>&1 </dev/null
+		-S "${silent:-240}" -n "gate-$kernel-$1" $list >"$dir/$1.tap" 2>&1 </dev/null
 	echo "status $?" >>"$dir/$1.tap"
 	out=$dir/$1.tap
 	list=''
@@ -124,5 +124,13 @@ check oops says 'not ok oops/clean' 'NULL pointer|null-ptr'
 check after-oops says 'not ok after/clean' 'never ran'
 check no-end says 'not ok guest/end'
 check oops-status says 'status 1'
+
+# A guest that stops altogether: its first process does not run.
+list='' group=/sys/fs/cgroup/still
+program still "mkdir $group; echo 1 >$group/cgroup.procs; echo 1 >$group/cgroup.freeze; $fine"
+silent=30
+boot still
+check still-in-time says 'not ok still/clean' 'the guest stopped'
+check still-no-end says 'not ok guest/end' 'silent'
 
 finish

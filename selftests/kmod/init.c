@@ -42,6 +42,7 @@
 #define COUNTERS	"/sys/class/misc/rlx"
 #define RENDER_GID	105
 #define OUTPUT_MAX	(4u << 20)	/* of one program */
+#define ALIVE_SECONDS	20		/* the rig ends a guest that is silent (run-qemu.sh) */
 #define WORK		20000000		/* steps of a computation that is timed */
 #define PAGE_STACKS	"/sys/kernel/debug/page_owner_stacks/show_stacks"
 /*
@@ -566,6 +567,7 @@ static bool reap(pid_t pid, int *status)
 static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 {
 	double start = now(), slow = slowness(), end = start + slow * j->seconds, killed = 0;
+	double said = start;
 	bool more = true, gone = false;
 	size_t total = 0;
 	char last = '\n';
@@ -574,8 +576,14 @@ static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 	while (!gone) {
 		struct pollfd p = { .fd = more ? fd : -1, .events = POLLIN };
 
-		if (poll(&p, 1, 20) > 0)
+		if (poll(&p, 1, 20) > 0) {
 			more = relay(fd, &total, &last);
+		} else if (now() > said + ALIVE_SECONDS) {
+			printf("%s", last == '\n' ? "" : "\n");
+			last = '\n';
+			say("alive");
+			said = now();
+		}
 		gone = reap(pid, &st);
 		if (gone || now() < end)
 			continue;

@@ -9,6 +9,8 @@
 #   -p PARAMS    parameters of the module, for programs that declare none
 #   -t SECONDS   limit of the whole run (default 600)
 #   -T SECONDS   least limit of a program (60 for those that declare none)
+#   -S SECONDS   what a guest may be silent for, at least 30 (240): its first process says
+#                something every 20
 #   -m MIB       memory (2048)          -c CPUS      processors (2)
 #   -N NODES     NUMA nodes, as many as processors, of as much memory each (1)
 #   -u UID       who runs the programs that do not say (0)
@@ -35,18 +37,19 @@ set -u
 
 BUILD=${BUILD:-build}
 here=$(cd "$(dirname "$0")" && pwd)
-kernel=6.12 ko='' params=- limit=600 each='' mem=2048 cpus=2 nodes=1 uid=0 append=''
+kernel=6.12 ko='' silent=240 params=- limit=600 each='' mem=2048 cpus=2 nodes=1 uid=0 append=''
 files='' binaries='' load='' kunit='' strict=1 name='' shell='' names='' host=''
 nl='
 '
 
-while getopts k:o:p:t:T:m:c:N:u:a:f:b:l:rK:xn:i o; do
+while getopts k:o:p:t:T:S:m:c:N:u:a:f:b:l:rK:xn:i o; do
 	case $o in
 	k)	kernel=$OPTARG ;;
 	o)	ko=$OPTARG ;;
 	p)	params=$OPTARG ;;
 	t)	limit=$OPTARG ;;
 	T)	each=$OPTARG ;;
+	S)	silent=$OPTARG ;;
 	m)	mem=$OPTARG ;;
 	c)	cpus=$OPTARG ;;
 	N)	nodes=$OPTARG ;;
@@ -272,7 +275,8 @@ boot()
 			-append "$words rig.shell"
 		return
 	fi
-	"$here/../lib/limit.sh" "$limit" qemu-system-x86_64 "$@" \
+	"$here/../lib/limit.sh" -q $((silent * slow)) "$log/results" \
+		"$limit" qemu-system-x86_64 "$@" \
 		-serial "file:$log/console" -serial "file:$log/results" \
 		-append "$words" </dev/null
 }
