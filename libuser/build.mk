@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 # The library's own sources, by wildcard, and the two library files.
-LIB_SRC	:= $(filter-out libuser/rt/load_%.c libuser/train/%, \
+LIB_SRC	:= $(filter-out libuser/rt/load_%.c libuser/ops/samples.c libuser/train/%, \
 		$(wildcard libuser/*/*.c libuser/*/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 # What only the archive, and only the shared library has: backends/build.mk says why.
 A_OBJ	 := $(GPU_OBJ) $(VULKAN_OBJ) $(AVX512_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o \
-	    $(BUILD)/obj/backends/cpu/kernels_linked.o
+	    $(BUILD)/obj/backends/cpu/kernels_linked.o $(BUILD)/obj/libuser/ops/samples.o
 SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o $(BUILD)/obj/backends/cpu/kernels_opened.o
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
@@ -57,6 +57,9 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(patsubst %,backends/pjrt/%.c,compile device module plugin steps text)
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
+# A section for each function and each datum: what nothing refers to, as the samples of ops, is
+# left out of the shared library.
+$(LIB_SRC:%.c=$(BUILD)/obj/%.o): CFLAGS += -ffunction-sections -fdata-sections
 # Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
 
@@ -117,7 +120,7 @@ $(BUILD)/lib/librlx.a: $(LIB_A) $(MAP)
 $(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(SO_OBJ) $(MAP)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(RELR) -Wl,-Bsymbolic-functions \
+	$(Q)$(CC) -shared $(RELR) -Wl,-Bsymbolic-functions -Wl,--gc-sections \
 		-Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
 		$(MAP:%=-Wl$(comma)--version-script=%) \
 		$(LDFLAGS) $(LIB_OBJ) $(SO_OBJ) $(LDLIBS) -o $@

@@ -178,6 +178,8 @@ struct rlx_sample {
 	struct rlx_graph *graphs[4];	/* sub-graphs made by the case: the caller puts them */
 	uint32_t	 n_graphs;
 };
+/* Case @i into @s, of which the caller set .def and .args; false: there is none. */
+typedef bool rlx_sample_fn(unsigned int i, struct rlx_sample *s);
 
 struct rlx_cost {
 	double	flops, bytes;
@@ -235,8 +237,6 @@ struct rlx_op_impl {
 	 * it leaves as they are; 0: there is none
 	 */
 	size_t		more;
-	/* NULL: not sampled (leaves) */
-	bool		(*sample)(unsigned int i, struct rlx_sample *s);
 };
 
 struct rlx_op_def {
@@ -292,6 +292,12 @@ size_t rlx_op_scratch(const struct rlx_infer *q);
 struct rlx_cost rlx_op_cost(const struct rlx_infer *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */
 enum rlx_status rlx_op_infer(struct rlx_infer *q);
+/*
+ * The test cases of ops, for tools and tests: the archive has them, not librlx.so. Leaves and a
+ * few others have none. In ops/samples.c.
+ */
+bool rlx_op_has_samples(const struct rlx_op_def *def);
+bool rlx_sample_get(unsigned int i, struct rlx_sample *s);
 /*
  * Run @rule, .expand or .grad_expand; all of @q but the results set by the caller. Results have
  * the types @q->out_type then: those of another dtype are rounded to it. What fails is the error

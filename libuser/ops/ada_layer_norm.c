@@ -61,5 +61,5 @@ static bool ada_layer_norm_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_ada_layer_norm_impl = {
 	.infer = ada_layer_norm_infer, .expand = ada_layer_norm_expand,
-	.sample = ada_layer_norm_sample,
 };
+RLX_SAMPLES(ada_layer_norm, ada_layer_norm_sample)

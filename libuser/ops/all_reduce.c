@@ -69,6 +69,6 @@ static bool all_reduce_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_all_reduce_impl = {
 	.infer = all_reduce_infer, .eval = all_reduce_eval, .vjp = all_reduce_vjp,
-	.sample = all_reduce_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(all_reduce, all_reduce_sample)

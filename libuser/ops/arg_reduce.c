@@ -116,6 +116,6 @@ static bool arg_reduce_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_arg_reduce_impl = {
 	.infer = arg_reduce_infer, .eval = arg_reduce_eval,
-	.sample = arg_reduce_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(arg_reduce, arg_reduce_sample)

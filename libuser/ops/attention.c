@@ -702,6 +702,7 @@ const struct rlx_op_impl rlx_op_attention_impl = {
 	.pattern = attention_patterns,
 	.infer = attention_infer, .scratch = attention_scratch, .eval = attention_eval,
 	.vjp = attention_vjp, .expand = attention_expand,
-	.cost = attention_cost, .sample = attention_sample,
+	.cost = attention_cost,
 	.more = offsetof(struct rlx_op_attention, lse), .batch = op_attention_batch,
 };
+RLX_SAMPLES(attention, attention_sample)

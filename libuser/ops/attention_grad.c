@@ -381,5 +381,6 @@ static bool attention_grad_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_attention_grad_impl = {
 	.infer = attention_grad_infer, .scratch = attention_grad_scratch,
 	.eval = attention_grad_eval, .expand = attention_grad_expand,
-	.cost = attention_grad_cost, .sample = attention_grad_sample, .batch = op_attention_batch,
+	.cost = attention_grad_cost, .batch = op_attention_batch,
 };
+RLX_SAMPLES(attention_grad, attention_grad_sample)

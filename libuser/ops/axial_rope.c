@@ -154,5 +154,6 @@ static bool axial_rope_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_axial_rope_impl = {
 	.infer = axial_rope_infer, .eval = axial_rope_eval,
-	.expand = axial_rope_expand, .vjp = axial_rope_vjp, .sample = axial_rope_sample,
+	.expand = axial_rope_expand, .vjp = axial_rope_vjp,
 };
+RLX_SAMPLES(axial_rope, axial_rope_sample)

@@ -98,5 +98,6 @@ static bool batch_norm_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_batch_norm_impl = {
 	.infer = batch_norm_infer, .eval = batch_norm_eval,
-	.expand = batch_norm_expand, .sample = batch_norm_sample,
+	.expand = batch_norm_expand,
 };
+RLX_SAMPLES(batch_norm, batch_norm_sample)

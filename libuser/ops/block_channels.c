@@ -72,6 +72,7 @@ static bool block_channels_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_block_channels_impl = {
 	.infer = block_channels_infer, .eval = block_channels_eval,
 	.vjp = block_channels_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = block_channels_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(block_channels, block_channels_sample)

@@ -204,5 +204,6 @@ static bool cached_attention_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cached_attention_impl = {
 	.infer = cached_attention_infer, .expand = cached_attention_expand,
-	.cost = cached_attention_cost, .sample = cached_attention_sample,
+	.cost = cached_attention_cost,
 };
+RLX_SAMPLES(cached_attention, cached_attention_sample)

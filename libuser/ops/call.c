@@ -223,8 +223,9 @@ static bool call_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_call_impl = {
-	.infer = call_infer, .expand = call_expand, .vjp = call_vjp, .sample = call_sample,
+	.infer = call_infer, .expand = call_expand, .vjp = call_vjp,
 };
+RLX_SAMPLES(call, call_sample)
 
 enum rlx_status rlx_call(struct rlx_graph *g, struct rlx_graph *body, struct rlx_values in,
 			 struct rlx_graph *vjp, rlx_value *out)

@@ -195,5 +195,5 @@ static bool cast_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_cast_impl = {
 	.infer = cast_infer, .eval = cast_eval, .vjp = cast_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = cast_sample,
 };
+RLX_SAMPLES(cast, cast_sample)

@@ -109,5 +109,6 @@ static bool causal_conv_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_causal_conv_impl = {
-	.infer = causal_conv_infer, .expand = causal_conv_expand, .sample = causal_conv_sample,
+	.infer = causal_conv_infer, .expand = causal_conv_expand,
 };
+RLX_SAMPLES(causal_conv, causal_conv_sample)

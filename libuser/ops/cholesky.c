@@ -117,6 +117,7 @@ static bool cholesky_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cholesky_impl = {
 	.infer = cholesky_infer, .scratch = cholesky_scratch, .eval = cholesky_eval,
-	.vjp = cholesky_vjp, .bad_data = cholesky_bad_data, .sample = cholesky_sample,
+	.vjp = cholesky_vjp, .bad_data = cholesky_bad_data,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(cholesky, cholesky_sample)

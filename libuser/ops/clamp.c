@@ -65,5 +65,6 @@ static bool clamp_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_clamp_impl = {
-	.infer = clamp_infer, .expand = clamp_expand, .vjp = clamp_vjp, .sample = clamp_sample,
+	.infer = clamp_infer, .expand = clamp_expand, .vjp = clamp_vjp,
 };
+RLX_SAMPLES(clamp, clamp_sample)

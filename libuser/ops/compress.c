@@ -141,5 +141,6 @@ static bool compress_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_compress_impl = {
 	.infer = compress_infer, .eval = compress_eval, .expand = compress_expand,
 	.vjp = compress_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = compress_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 };
+RLX_SAMPLES(compress, compress_sample)

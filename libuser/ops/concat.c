@@ -122,6 +122,6 @@ static bool concat_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_concat_impl = {
 	.infer = concat_infer, .eval = concat_eval, .vjp = concat_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = concat_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(concat, concat_sample)

@@ -53,6 +53,7 @@ static bool conjugate_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_conjugate_impl = {
 	.infer = conjugate_infer, .eval = conjugate_eval, .vjp = conjugate_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = conjugate_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(conjugate, conjugate_sample)

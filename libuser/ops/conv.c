@@ -218,6 +218,7 @@ static bool conv_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_conv_impl = {
 	.infer = conv_infer, .scratch = conv_scratch, .eval = conv_eval,
-	.vjp = conv_vjp, .cost = conv_cost, .sample = conv_sample,
+	.vjp = conv_vjp, .cost = conv_cost,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(conv, conv_sample)

@@ -258,6 +258,7 @@ static bool conv_transpose_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_conv_transpose_impl = {
 	.infer = conv_transpose_infer, .scratch = conv_transpose_scratch,
 	.eval = conv_transpose_eval, .vjp = conv_transpose_vjp,
-	.cost = conv_transpose_cost, .sample = conv_transpose_sample,
+	.cost = conv_transpose_cost,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(conv_transpose, conv_transpose_sample)

@@ -133,5 +133,6 @@ static bool cross_entropy_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cross_entropy_impl = {
 	.infer = cross_entropy_infer, .eval = cross_entropy_eval,
-	.expand = cross_entropy_expand, .sample = cross_entropy_sample,
+	.expand = cross_entropy_expand,
 };
+RLX_SAMPLES(cross_entropy, cross_entropy_sample)

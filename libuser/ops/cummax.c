@@ -45,6 +45,7 @@ static bool cummax_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cummax_impl = {
 	.infer = cummax_infer, .eval = cummax_eval, .expand = cummax_expand,
-	.vjp = cummax_vjp, .sample = cummax_sample,
+	.vjp = cummax_vjp,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(cummax, cummax_sample)

@@ -45,6 +45,7 @@ static bool cummin_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cummin_impl = {
 	.infer = cummin_infer, .eval = cummin_eval, .expand = cummin_expand,
-	.vjp = cummin_vjp, .sample = cummin_sample,
+	.vjp = cummin_vjp,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(cummin, cummin_sample)

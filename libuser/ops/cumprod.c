@@ -128,6 +128,6 @@ static bool cumprod_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cumprod_impl = {
 	.infer = cumprod_infer, .eval = cumprod_eval, .vjp = cumprod_vjp,
-	.sample = cumprod_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(cumprod, cumprod_sample)

@@ -57,6 +57,6 @@ static bool cumsum_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_cumsum_impl = {
 	.infer = cumsum_infer, .eval = cumsum_eval, .vjp = cumsum_vjp,
-	.sample = cumsum_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(cumsum, cumsum_sample)

@@ -108,6 +108,7 @@ static enum rlx_status dequant_grouped_matmul_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_dequant_grouped_matmul_impl = {
 	.infer = dequant_grouped_matmul_infer, .expand = dequant_grouped_matmul_expand,
-	.cost = dequant_grouped_matmul_cost, .sample = dequant_grouped_matmul_sample,
+	.cost = dequant_grouped_matmul_cost,
 	.batch = dequant_grouped_matmul_batch,
 };
+RLX_SAMPLES(dequant_grouped_matmul, dequant_grouped_matmul_sample)

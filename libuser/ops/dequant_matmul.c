@@ -361,5 +361,5 @@ const struct rlx_op_impl rlx_op_dequant_matmul_impl = {
 	.pattern = dequant_matmul_patterns,
 	.infer = dequant_matmul_infer, .eval = dequant_matmul_eval,
 	.expand = dequant_matmul_expand, .cost = dequant_matmul_cost,
-	.sample = dequant_matmul_sample,
 };
+RLX_SAMPLES(dequant_matmul, dequant_matmul_sample)

@@ -93,5 +93,6 @@ static bool dequantize_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_dequantize_impl = {
 	.infer = dequantize_infer, .eval = dequantize_eval,
-	.expand = dequantize_expand, .sample = dequantize_sample,
+	.expand = dequantize_expand,
 };
+RLX_SAMPLES(dequantize, dequantize_sample)

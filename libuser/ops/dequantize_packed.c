@@ -76,6 +76,6 @@ static bool dequantize_packed_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_dequantize_packed_impl = {
 	.infer = dequantize_packed_infer, .eval = dequantize_packed_eval,
-	.sample = dequantize_packed_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(dequantize_packed, dequantize_packed_sample)

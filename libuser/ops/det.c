@@ -150,6 +150,7 @@ static bool det_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_det_impl = {
 	.infer = det_infer, .scratch = det_scratch, .eval = det_eval,
-	.vjp = det_vjp, .sample = det_sample,
+	.vjp = det_vjp,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(det, det_sample)

@@ -205,5 +205,6 @@ static bool dot_general_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_dot_general_impl = {
 	.infer = dot_general_infer, .expand = dot_general_expand,
-	.cost = dot_general_cost, .sample = dot_general_sample,
+	.cost = dot_general_cost,
 };
+RLX_SAMPLES(dot_general, dot_general_sample)

@@ -68,5 +68,5 @@ static bool dynamic_quantize_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_dynamic_quantize_impl = {
 	.infer = dynamic_quantize_infer, .eval = dynamic_quantize_eval,
-	.sample = dynamic_quantize_sample,
 };
+RLX_SAMPLES(dynamic_quantize, dynamic_quantize_sample)

@@ -102,6 +102,6 @@ static bool eigh_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_eigh_impl = {
 	.infer = eigh_infer, .scratch = eigh_scratch, .eval = eigh_eval, .vjp = eigh_vjp,
-	.sample = eigh_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(eigh, eigh_sample)

@@ -283,8 +283,8 @@ static bool ew_sample(unsigned int i, struct rlx_sample *s)
 #define IMPL(n)								\
 	const struct rlx_op_impl rlx_op_##n##_impl = {			\
 		.infer = ew_infer, .eval = ew_eval, .vjp = ew_vjp,	\
-		.sample = ew_sample,					\
-	};
+	};								\
+	RLX_SAMPLES(n, ew_sample)
 #define EW1(n, ...) IMPL(n)
 #define EW2(n, ...) IMPL(n)
 #define EW3(n, ...) IMPL(n)

@@ -93,6 +93,6 @@ static enum rlx_status expand_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_expand_impl = {
 	.infer = expand_infer, .eval = expand_eval, .vjp = expand_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
-	.sample = expand_sample,
 	.batch = expand_batch,
 };
+RLX_SAMPLES(expand, expand_sample)

@@ -269,5 +269,6 @@ static bool fake_quantize_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_fake_quantize_impl = {
 	.infer = fake_quantize_infer, .scratch = fake_quantize_scratch,
 	.eval = fake_quantize_eval, .expand = fake_quantize_expand,
-	.vjp = fake_quantize_vjp, .sample = fake_quantize_sample,
+	.vjp = fake_quantize_vjp,
 };
+RLX_SAMPLES(fake_quantize, fake_quantize_sample)

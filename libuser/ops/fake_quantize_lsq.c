@@ -100,5 +100,6 @@ static bool fake_quantize_lsq_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fake_quantize_lsq_impl = {
 	.infer = fake_quantize_lsq_infer, .expand = fake_quantize_lsq_expand,
-	.vjp = fake_quantize_lsq_vjp, .sample = fake_quantize_lsq_sample,
+	.vjp = fake_quantize_lsq_vjp,
 };
+RLX_SAMPLES(fake_quantize_lsq, fake_quantize_lsq_sample)

@@ -52,6 +52,7 @@ static bool fft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_fft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = fft_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.cost = op_fft_cost, .sample = fft_sample,
+	.cost = op_fft_cost,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(fft, fft_sample)

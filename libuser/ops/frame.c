@@ -99,6 +99,7 @@ static bool frame_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_frame_impl = {
 	.infer = frame_infer, .eval = frame_eval, .vjp = frame_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = frame_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(frame, frame_sample)

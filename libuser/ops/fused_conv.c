@@ -333,6 +333,7 @@ static enum rlx_status fused_conv_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_fused_conv_impl = {
 	.pattern = fused_conv_patterns,
 	.infer = fused_conv_infer, .expand = fused_conv_expand,
-	.cost = fused_conv_cost, .sample = fused_conv_sample,
+	.cost = fused_conv_cost,
 	.batch = fused_conv_batch,
 };
+RLX_SAMPLES(fused_conv, fused_conv_sample)

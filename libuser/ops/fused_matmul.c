@@ -333,6 +333,7 @@ static const struct rlx_pattern fused_matmul_patterns[] = {
 const struct rlx_op_impl rlx_op_fused_matmul_impl = {
 	.pattern = fused_matmul_patterns,
 	.infer = fused_matmul_infer, .expand = fused_matmul_expand,
-	.cost = fused_matmul_cost, .sample = fused_matmul_sample,
+	.cost = fused_matmul_cost,
 	.batch = op_batch_matmul,
 };
+RLX_SAMPLES(fused_matmul, fused_matmul_sample)

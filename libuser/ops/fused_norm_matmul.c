@@ -101,5 +101,6 @@ static bool fused_norm_matmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fused_norm_matmul_impl = {
 	.infer = fused_norm_matmul_infer, .expand = fused_norm_matmul_expand,
-	.cost = fused_norm_matmul_cost, .sample = fused_norm_matmul_sample,
+	.cost = fused_norm_matmul_cost,
 };
+RLX_SAMPLES(fused_norm_matmul, fused_norm_matmul_sample)

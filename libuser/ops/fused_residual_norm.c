@@ -94,5 +94,5 @@ static bool fused_residual_norm_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fused_residual_norm_impl = {
 	.infer = fused_residual_norm_infer, .expand = fused_residual_norm_expand,
-	.sample = fused_residual_norm_sample,
 };
+RLX_SAMPLES(fused_residual_norm, fused_residual_norm_sample)

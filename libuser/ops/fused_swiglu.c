@@ -64,5 +64,5 @@ static bool fused_swiglu_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fused_swiglu_impl = {
 	.infer = fused_swiglu_infer, .expand = fused_swiglu_expand,
-	.sample = fused_swiglu_sample,
 };
+RLX_SAMPLES(fused_swiglu, fused_swiglu_sample)

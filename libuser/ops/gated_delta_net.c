@@ -192,5 +192,5 @@ static bool gated_delta_net_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_gated_delta_net_impl = {
 	.infer = gated_delta_net_infer, .expand = gated_delta_net_expand,
-	.sample = gated_delta_net_sample,
 };
+RLX_SAMPLES(gated_delta_net, gated_delta_net_sample)

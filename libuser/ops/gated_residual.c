@@ -53,5 +53,5 @@ static bool gated_residual_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_gated_residual_impl = {
 	.infer = gated_residual_infer, .expand = gated_residual_expand,
-	.sample = gated_residual_sample,
 };
+RLX_SAMPLES(gated_residual, gated_residual_sample)

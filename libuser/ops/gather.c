@@ -148,6 +148,6 @@ static enum rlx_status gather_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_gather_impl = {
 	.infer = gather_infer, .eval = gather_eval, .vjp = gather_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
-	.sample = gather_sample,
 	.batch = gather_batch,
 };
+RLX_SAMPLES(gather, gather_sample)

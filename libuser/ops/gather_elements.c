@@ -99,6 +99,7 @@ static bool gather_elements_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_gather_elements_impl = {
 	.infer = gather_elements_infer, .eval = gather_elements_eval,
 	.vjp = gather_elements_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = gather_elements_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(gather_elements, gather_elements_sample)

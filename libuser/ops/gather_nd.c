@@ -146,6 +146,6 @@ static enum rlx_status gather_nd_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_gather_nd_impl = {
 	.infer = gather_nd_infer, .eval = gather_nd_eval, .vjp = gather_nd_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
-	.sample = gather_nd_sample,
 	.batch = gather_nd_batch,
 };
+RLX_SAMPLES(gather_nd, gather_nd_sample)

@@ -365,6 +365,6 @@ static enum rlx_status grid_sample_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_grid_sample_impl = {
 	.infer = grid_sample_infer, .eval = grid_sample_eval, .expand = grid_sample_expand,
-	.sample = grid_sample_sample,
 	.batch = grid_sample_batch,
 };
+RLX_SAMPLES(grid_sample, grid_sample_sample)

@@ -128,6 +128,7 @@ static bool group_norm_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_group_norm_impl = {
 	.infer = group_norm_infer, .eval = group_norm_eval,
-	.expand = group_norm_expand, .sample = group_norm_sample,
+	.expand = group_norm_expand,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(group_norm, group_norm_sample)

@@ -127,5 +127,6 @@ static bool group_topk_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_group_topk_impl = {
-	.infer = group_topk_infer, .expand = group_topk_expand, .sample = group_topk_sample,
+	.infer = group_topk_infer, .expand = group_topk_expand,
 };
+RLX_SAMPLES(group_topk, group_topk_sample)

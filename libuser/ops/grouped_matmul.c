@@ -103,6 +103,6 @@ static enum rlx_status grouped_matmul_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_grouped_matmul_impl = {
 	.infer = grouped_matmul_infer, .eval = grouped_matmul_eval,
 	.vjp = grouped_matmul_vjp, .cost = grouped_matmul_cost,
-	.sample = grouped_matmul_sample,
 	.batch = grouped_matmul_batch,
 };
+RLX_SAMPLES(grouped_matmul, grouped_matmul_sample)

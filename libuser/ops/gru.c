@@ -156,6 +156,7 @@ static bool gru_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_gru_impl = {
 	.infer = gru_infer, .scratch = gru_scratch, .eval = gru_eval,
-	.cost = gru_cost, .sample = gru_sample,
+	.cost = gru_cost,
 	.expand = gru_expand, .bad_data = rnn_bad_data,
 };
+RLX_SAMPLES(gru, gru_sample)

@@ -104,5 +104,5 @@ static bool if_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_if_impl = {
 	.infer = if_infer, .eval = if_eval, .cost = if_cost, .captured = if_captured,
-	.sample = if_sample,
 };
+RLX_SAMPLES(if, if_sample)

@@ -163,6 +163,6 @@ static bool im2col_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_im2col_impl = {
 	.infer = im2col_infer, .eval = im2col_eval, .expand = im2col_expand,
-	.sample = im2col_sample,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(im2col, im2col_sample)

@@ -53,6 +53,6 @@ static bool inverse_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_inverse_impl = {
 	.infer = inverse_infer, .expand = inverse_expand, .vjp = inverse_vjp,
-	.sample = inverse_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(inverse, inverse_sample)

@@ -84,5 +84,6 @@ static bool iota_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_iota_impl = {
-	.infer = iota_infer, .eval = iota_eval, .sample = iota_sample,
+	.infer = iota_infer, .eval = iota_eval,
 };
+RLX_SAMPLES(iota, iota_sample)

@@ -50,6 +50,7 @@ static bool irfft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_irfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = irfft_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.cost = op_fft_cost, .sample = irfft_sample,
+	.cost = op_fft_cost,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(irfft, irfft_sample)

@@ -121,5 +121,6 @@ static bool istft_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_istft_impl = {
-	.infer = istft_infer, .expand = istft_expand, .sample = istft_sample,
+	.infer = istft_infer, .expand = istft_expand,
 };
+RLX_SAMPLES(istft, istft_sample)

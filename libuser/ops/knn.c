@@ -289,5 +289,6 @@ static bool knn_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_knn_impl = {
 	.infer = knn_infer, .scratch = knn_scratch, .eval = knn_eval, .expand = knn_expand,
-	.cost = knn_cost, .sample = knn_sample,
+	.cost = knn_cost,
 };
+RLX_SAMPLES(knn, knn_sample)

@@ -241,6 +241,7 @@ const struct rlx_op_impl rlx_op_layer_norm_impl = {
 	.pattern = layer_norm_patterns,
 	.infer = layer_norm_infer, .vjp = layer_norm_vjp,
 	.more = offsetof(struct rlx_op_layer_norm, stats), .eval = layer_norm_eval,
-	.expand = layer_norm_expand, .sample = layer_norm_sample,
+	.expand = layer_norm_expand,
 	.batch = op_batch_axes_of_first,
 };
+RLX_SAMPLES(layer_norm, layer_norm_sample)

@@ -66,6 +66,6 @@ static bool layer_norm_2d_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_layer_norm_2d_impl = {
 	.infer = layer_norm_2d_infer, .expand = layer_norm_2d_expand,
-	.sample = layer_norm_2d_sample,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(layer_norm_2d, layer_norm_2d_sample)

@@ -102,5 +102,5 @@ static bool layer_norm_grad_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_layer_norm_grad_impl = {
 	.infer = layer_norm_grad_infer, .scratch = layer_norm_grad_scratch,
 	.eval = layer_norm_grad_eval, .expand = layer_norm_grad_expand,
-	.sample = layer_norm_grad_sample,
 };
+RLX_SAMPLES(layer_norm_grad, layer_norm_grad_sample)

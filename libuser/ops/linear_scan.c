@@ -140,6 +140,6 @@ static bool linear_scan_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_linear_scan_impl = {
 	.infer = linear_scan_infer, .eval = linear_scan_eval, .vjp = linear_scan_vjp,
-	.sample = linear_scan_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(linear_scan, linear_scan_sample)

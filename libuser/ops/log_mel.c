@@ -90,5 +90,6 @@ static bool log_mel_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_log_mel_impl = {
-	.infer = log_mel_infer, .expand = log_mel_expand, .sample = log_mel_sample,
+	.infer = log_mel_infer, .expand = log_mel_expand,
 };
+RLX_SAMPLES(log_mel, log_mel_sample)

@@ -51,6 +51,6 @@ static bool log_softmax_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_log_softmax_impl = {
 	.infer = log_softmax_infer, .eval = log_softmax_eval, .vjp = log_softmax_vjp,
-	.sample = log_softmax_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(log_softmax, log_softmax_sample)

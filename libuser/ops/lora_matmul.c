@@ -86,5 +86,6 @@ static bool lora_matmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_lora_matmul_impl = {
 	.infer = lora_matmul_infer, .expand = lora_matmul_expand,
-	.cost = lora_matmul_cost, .sample = lora_matmul_sample,
+	.cost = lora_matmul_cost,
 };
+RLX_SAMPLES(lora_matmul, lora_matmul_sample)

@@ -113,6 +113,6 @@ static bool lrn_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_lrn_impl = {
 	.infer = lrn_infer, .eval = lrn_eval, .expand = lrn_expand,
-	.sample = lrn_sample,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(lrn, lrn_sample)

@@ -163,6 +163,7 @@ static bool lstm_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_lstm_impl = {
 	.infer = lstm_infer, .scratch = lstm_scratch, .eval = lstm_eval,
-	.cost = lstm_cost, .sample = lstm_sample,
+	.cost = lstm_cost,
 	.expand = lstm_expand, .bad_data = rnn_bad_data,
 };
+RLX_SAMPLES(lstm, lstm_sample)

@@ -156,6 +156,7 @@ static bool matmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_matmul_impl = {
 	.infer = matmul_infer, .eval = matmul_eval, .vjp = matmul_vjp,
-	.cost = matmul_cost, .sample = matmul_sample,
+	.cost = matmul_cost,
 	.batch = op_batch_matmul,
 };
+RLX_SAMPLES(matmul, matmul_sample)

@@ -101,5 +101,6 @@ static bool max_unpool_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_max_unpool_impl = {
 	.infer = max_unpool_infer, .eval = max_unpool_eval,
 	.expand = max_unpool_expand, .vjp = max_unpool_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = max_unpool_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 };
+RLX_SAMPLES(max_unpool, max_unpool_sample)

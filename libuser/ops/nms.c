@@ -259,10 +259,11 @@ static void nms_bad_data(const void *args, char *text, size_t size)
 
 const struct rlx_op_impl rlx_op_nms_impl = {
 	.infer = nms_infer, .scratch = nms_scratch, .eval = nms_eval,
-	.bad_data = nms_bad_data, .sample = nms_sample,
+	.bad_data = nms_bad_data,
 };
+RLX_SAMPLES(nms, nms_sample)
 
 const struct rlx_op_impl rlx_op_nms_count_impl = {
 	.infer = nms_count_infer, .scratch = nms_scratch, .eval = nms_count_eval,
-	.sample = nms_count_sample,
 };
+RLX_SAMPLES(nms_count, nms_count_sample)

@@ -147,10 +147,11 @@ static void nonzero_bad_data(const void *args, char *text, size_t size)
 
 const struct rlx_op_impl rlx_op_nonzero_impl = {
 	.infer = nonzero_infer, .eval = nonzero_eval, .bad_data = nonzero_bad_data,
-	.sample = nonzero_sample,
 };
+RLX_SAMPLES(nonzero, nonzero_sample)
 
 const struct rlx_op_impl rlx_op_nonzero_count_impl = {
 	.infer = nonzero_count_infer, .eval = nonzero_count_eval,
-	.expand = nonzero_count_expand, .sample = nonzero_count_sample,
+	.expand = nonzero_count_expand,
 };
+RLX_SAMPLES(nonzero_count, nonzero_count_sample)

@@ -61,6 +61,7 @@ static bool norm_sq_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_norm_sq_impl = {
 	.infer = norm_sq_infer, .eval = norm_sq_eval, .vjp = norm_sq_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = norm_sq_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(norm_sq, norm_sq_sample)

@@ -116,6 +116,7 @@ static bool one_hot_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_one_hot_impl = {
 	.infer = one_hot_infer, .eval = one_hot_eval, .vjp = one_hot_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = one_hot_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.batch = op_batch_axes_of_first,
 };
+RLX_SAMPLES(one_hot, one_hot_sample)

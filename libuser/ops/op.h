@@ -9,6 +9,7 @@
  *		RLX_T_REDUCTION)
  *	...
  *	const struct rlx_op_impl rlx_op_softmax_impl = { .infer = softmax_infer, ... };
+ *	RLX_SAMPLES(softmax, softmax_sample)
  */
 #ifndef RLX_OPS_OP_H
 #define RLX_OPS_OP_H
@@ -29,6 +30,12 @@
 #include "rlx/ops.list.h"
 #undef RLX_OP
 #define RLX_OP(...)
+
+/*
+ * The op's test cases. They stand apart from its impl, for nothing of the library refers to them:
+ * the linker leaves them out of librlx.so (ops/samples.c).
+ */
+#define RLX_SAMPLES(name, fn) rlx_sample_fn *const rlx_op_##name##_samples = fn;
 
 /* Fail with the op's name in front: return op_fail(q, RLX_ESHAPE, "axis %d ..."). */
 #define op_fail(q, st, fmt, ...) \
@@ -92,7 +99,7 @@ rlx_value op_zeros_like(struct rlx_graph *g, rlx_value v);
 rlx_value op_reshape_like(struct rlx_graph *g, rlx_value x, rlx_value like);
 
 /*
- * A sample's lists must outlive .sample(): these copy them into @s.
+ * A sample's lists must outlive what makes it: these copy them into @s.
  *	a->axes = op_keep(s, RLX_INTS(0, 2));
  */
 struct rlx_ints op_keep(struct rlx_sample *s, struct rlx_ints l);

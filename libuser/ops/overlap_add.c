@@ -134,6 +134,6 @@ static bool overlap_add_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_overlap_add_impl = {
 	.infer = overlap_add_infer, .vjp = overlap_add_vjp, .expand = overlap_add_expand,
-	.sample = overlap_add_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(overlap_add, overlap_add_sample)

@@ -204,6 +204,7 @@ static enum rlx_status pad_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_pad_impl = {
 	.infer = pad_infer, .eval = pad_eval, .vjp = pad_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = pad_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.batch = pad_batch,
 };
+RLX_SAMPLES(pad, pad_sample)

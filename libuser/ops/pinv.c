@@ -75,6 +75,7 @@ static bool pinv_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_pinv_impl = {
-	.infer = pinv_infer, .expand = pinv_expand, .sample = pinv_sample,
+	.infer = pinv_infer, .expand = pinv_expand,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(pinv, pinv_sample)

@@ -446,6 +446,6 @@ static enum rlx_status pool_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_pool_impl = {
 	.infer = pool_infer, .eval = pool_eval, .vjp = pool_vjp, .cost = pool_cost,
-	.sample = pool_sample,
 	.batch = pool_batch,
 };
+RLX_SAMPLES(pool, pool_sample)

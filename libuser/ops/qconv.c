@@ -206,5 +206,6 @@ static bool qconv_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_qconv_impl = {
 	.infer = qconv_infer, .eval = qconv_eval, .cost = qconv_cost,
-	.expand = qconv_expand, .sample = qconv_sample,
+	.expand = qconv_expand,
 };
+RLX_SAMPLES(qconv, qconv_sample)

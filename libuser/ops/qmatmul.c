@@ -199,5 +199,6 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_qmatmul_impl = {
 	.infer = qmatmul_infer, .eval = qmatmul_eval, .cost = qmatmul_cost,
-	.expand = qmatmul_expand, .sample = qmatmul_sample,
+	.expand = qmatmul_expand,
 };
+RLX_SAMPLES(qmatmul, qmatmul_sample)

@@ -160,6 +160,6 @@ static bool qr_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_qr_impl = {
 	.infer = qr_infer, .scratch = qr_scratch, .eval = qr_eval, .vjp = qr_vjp,
-	.sample = qr_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(qr, qr_sample)

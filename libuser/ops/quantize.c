@@ -113,5 +113,5 @@ static bool quantize_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_quantize_impl = {
 	.infer = quantize_infer, .eval = quantize_eval, .expand = quantize_expand,
-	.sample = quantize_sample,
 };
+RLX_SAMPLES(quantize, quantize_sample)

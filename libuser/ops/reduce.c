@@ -261,6 +261,7 @@ static enum rlx_status reduce_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_reduce_impl = {
 	.infer = reduce_infer, .scratch = reduce_scratch, .eval = reduce_eval,
-	.vjp = reduce_vjp, .sample = reduce_sample,
+	.vjp = reduce_vjp,
 	.batch = reduce_batch,
 };
+RLX_SAMPLES(reduce, reduce_sample)

@@ -83,6 +83,7 @@ static bool resample_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_resample_impl = {
-	.infer = resample_infer, .expand = resample_expand, .sample = resample_sample,
+	.infer = resample_infer, .expand = resample_expand,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(resample, resample_sample)

@@ -99,6 +99,6 @@ static enum rlx_status reshape_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_reshape_impl = {
 	.infer = reshape_infer, .eval = op_eval_view, .vjp = reshape_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = reshape_sample,
 	.batch = reshape_batch,
 };
+RLX_SAMPLES(reshape, reshape_sample)

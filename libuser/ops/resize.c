@@ -390,6 +390,7 @@ static enum rlx_status resize_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_resize_impl = {
 	.infer = resize_infer, .scratch = resize_scratch, .eval = resize_eval,
-	.vjp = resize_vjp, .sample = resize_sample,
+	.vjp = resize_vjp,
 	.batch = resize_batch,
 };
+RLX_SAMPLES(resize, resize_sample)

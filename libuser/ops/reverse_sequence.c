@@ -100,6 +100,7 @@ const struct rlx_op_impl rlx_op_reverse_sequence_impl = {
 	.infer = reverse_sequence_infer, .eval = reverse_sequence_eval,
 	.bad_data = reverse_sequence_bad_data,
 	.vjp = reverse_sequence_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = reverse_sequence_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_axes_of_first,
 };
+RLX_SAMPLES(reverse_sequence, reverse_sequence_sample)

@@ -58,6 +58,7 @@ static bool rfft_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_rfft_impl = {
 	.infer = op_fft_infer, .scratch = op_fft_scratch, .eval = op_fft_eval, .vjp = rfft_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.cost = op_fft_cost, .sample = rfft_sample,
+	.cost = op_fft_cost,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(rfft, rfft_sample)

@@ -164,6 +164,7 @@ static const struct rlx_pattern rms_norm_patterns[] = {
 const struct rlx_op_impl rlx_op_rms_norm_impl = {
 	.pattern = rms_norm_patterns,
 	.infer = rms_norm_infer, .vjp = rms_norm_vjp, .eval = rms_norm_eval,
-	.expand = rms_norm_expand, .sample = rms_norm_sample,
+	.expand = rms_norm_expand,
 	.batch = op_batch_axes_of_first,
 };
+RLX_SAMPLES(rms_norm, rms_norm_sample)

@@ -83,5 +83,5 @@ static bool rms_norm_grad_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_rms_norm_grad_impl = {
 	.infer = rms_norm_grad_infer, .scratch = rms_norm_grad_scratch,
 	.eval = rms_norm_grad_eval, .expand = rms_norm_grad_expand,
-	.sample = rms_norm_grad_sample,
 };
+RLX_SAMPLES(rms_norm_grad, rms_norm_grad_sample)

@@ -119,5 +119,6 @@ static bool rng_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_rng_impl = {
-	.infer = rng_infer, .eval = rng_eval, .sample = rng_sample,
+	.infer = rng_infer, .eval = rng_eval,
 };
+RLX_SAMPLES(rng, rng_sample)

@@ -104,6 +104,7 @@ static bool rnn_op_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_rnn_impl = {
 	.infer = rnn_op_infer, .scratch = rnn_op_scratch, .eval = rnn_op_eval,
-	.cost = rnn_op_cost, .sample = rnn_op_sample,
+	.cost = rnn_op_cost,
 	.expand = rnn_op_expand, .bad_data = rnn_bad_data,
 };
+RLX_SAMPLES(rnn, rnn_op_sample)

@@ -329,5 +329,6 @@ static void roi_align_bad_data(const void *args, char *text, size_t size)
 const struct rlx_op_impl rlx_op_roi_align_impl = {
 	.infer = roi_align_infer, .eval = roi_align_eval,
 	.grad_expand = roi_align_grad_expand, .bad_data = roi_align_bad_data,
-	.cost = roi_align_cost, .sample = roi_align_sample,
+	.cost = roi_align_cost,
 };
+RLX_SAMPLES(roi_align, roi_align_sample)

@@ -244,5 +244,5 @@ static bool rope_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_rope_impl = {
 	.infer = rope_infer, .eval = rope_eval, .expand = rope_expand,
-	.sample = rope_sample,
 };
+RLX_SAMPLES(rope, rope_sample)

@@ -132,5 +132,5 @@ static bool sample_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_sample_impl = {
 	.infer = sample_infer, .scratch = sample_scratch, .eval = sample_eval,
-	.sample = sample_sample,
 };
+RLX_SAMPLES(sample, sample_sample)

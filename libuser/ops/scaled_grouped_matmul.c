@@ -105,5 +105,6 @@ static bool scaled_grouped_matmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_scaled_grouped_matmul_impl = {
 	.infer = scaled_grouped_matmul_infer, .expand = scaled_grouped_matmul_expand,
-	.cost = scaled_grouped_matmul_cost, .sample = scaled_grouped_matmul_sample,
+	.cost = scaled_grouped_matmul_cost,
 };
+RLX_SAMPLES(scaled_grouped_matmul, scaled_grouped_matmul_sample)

@@ -144,5 +144,6 @@ static bool scaled_matmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_scaled_matmul_impl = {
 	.infer = scaled_matmul_infer, .expand = scaled_matmul_expand,
-	.cost = scaled_matmul_cost, .sample = scaled_matmul_sample,
+	.cost = scaled_matmul_cost,
 };
+RLX_SAMPLES(scaled_matmul, scaled_matmul_sample)

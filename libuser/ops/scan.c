@@ -208,5 +208,6 @@ static bool scan_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_scan_impl = {
 	.infer = scan_infer, .scratch = scan_scratch, .eval = scan_eval,
-	.cost = scan_cost, .captured = scan_captured, .sample = scan_sample,
+	.cost = scan_cost, .captured = scan_captured,
 };
+RLX_SAMPLES(scan, scan_sample)

@@ -144,6 +144,6 @@ const struct rlx_op_impl rlx_op_scatter_elements_impl = {
 	.infer = scatter_elements_infer, .scratch = scatter_elements_scratch,
 	.eval = scatter_elements_eval, .vjp = scatter_elements_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
-	.sample = scatter_elements_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(scatter_elements, scatter_elements_sample)

@@ -166,6 +166,7 @@ static enum rlx_status scatter_nd_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_scatter_nd_impl = {
 	.infer = scatter_nd_infer, .scratch = scatter_nd_scratch,
 	.eval = scatter_nd_eval, .vjp = scatter_nd_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_PARTS, .sample = scatter_nd_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
 	.batch = scatter_nd_batch,
 };
+RLX_SAMPLES(scatter_nd, scatter_nd_sample)

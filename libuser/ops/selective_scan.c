@@ -140,5 +140,5 @@ static bool selective_scan_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_selective_scan_impl = {
 	.infer = selective_scan_infer, .expand = selective_scan_expand,
-	.sample = selective_scan_sample,
 };
+RLX_SAMPLES(selective_scan, selective_scan_sample)

@@ -179,6 +179,6 @@ static enum rlx_status slice_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_slice_impl = {
 	.infer = slice_infer, .eval = slice_eval, .vjp = slice_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = slice_sample,
 	.batch = slice_batch,
 };
+RLX_SAMPLES(slice, slice_sample)

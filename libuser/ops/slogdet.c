@@ -93,6 +93,7 @@ static bool slogdet_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_slogdet_impl = {
 	.infer = slogdet_infer, .scratch = slogdet_scratch, .eval = slogdet_eval,
-	.vjp = slogdet_vjp, .sample = slogdet_sample,
+	.vjp = slogdet_vjp,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(slogdet, slogdet_sample)

@@ -64,5 +64,5 @@ static bool softcap_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_softcap_impl = {
 	.infer = softcap_infer, .eval = softcap_eval, .expand = softcap_expand,
-	.sample = softcap_sample,
 };
+RLX_SAMPLES(softcap, softcap_sample)

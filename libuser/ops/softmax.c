@@ -51,6 +51,6 @@ static bool softmax_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_softmax_impl = {
 	.infer = softmax_infer, .eval = softmax_eval, .vjp = softmax_vjp,
-	.sample = softmax_sample,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(softmax, softmax_sample)

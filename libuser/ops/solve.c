@@ -118,6 +118,7 @@ static enum rlx_status solve_batch(struct rlx_batching *q)
 
 const struct rlx_op_impl rlx_op_solve_impl = {
 	.infer = solve_infer, .scratch = solve_scratch, .eval = solve_eval, .vjp = solve_vjp,
-	.bad_data = solve_bad_data, .sample = solve_sample,
+	.bad_data = solve_bad_data,
 	.batch = solve_batch,
 };
+RLX_SAMPLES(solve, solve_sample)

@@ -64,6 +64,7 @@ static bool sort_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_sort_impl = {
 	.infer = sort_infer, .scratch = sort_scratch, .eval = sort_eval,
-	.vjp = sort_vjp, .sample = sort_sample,
+	.vjp = sort_vjp,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(sort, sort_sample)

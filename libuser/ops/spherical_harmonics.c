@@ -118,5 +118,5 @@ static bool spherical_harmonics_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_spherical_harmonics_impl = {
 	.infer = spherical_harmonics_infer, .expand = spherical_harmonics_expand,
-	.sample = spherical_harmonics_sample,
 };
+RLX_SAMPLES(spherical_harmonics, spherical_harmonics_sample)

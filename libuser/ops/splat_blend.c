@@ -106,5 +106,6 @@ static bool splat_blend_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_splat_blend_impl = {
 	.infer = splat_blend_infer, .eval = splat_blend_eval, .vjp = splat_blend_vjp,
-	.cost = splat_blend_cost, .sample = splat_blend_sample,
+	.cost = splat_blend_cost,
 };
+RLX_SAMPLES(splat_blend, splat_blend_sample)

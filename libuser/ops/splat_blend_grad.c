@@ -130,5 +130,6 @@ static bool splat_blend_grad_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_splat_blend_grad_impl = {
 	.infer = splat_blend_grad_infer, .eval = splat_blend_grad_eval,
-	.cost = splat_blend_grad_cost, .sample = splat_blend_grad_sample,
+	.cost = splat_blend_grad_cost,
 };
+RLX_SAMPLES(splat_blend_grad, splat_blend_grad_sample)

@@ -292,5 +292,5 @@ static bool splat_project_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_splat_project_impl = {
 	.infer = splat_project_infer, .expand = splat_project_expand,
-	.sample = splat_project_sample,
 };
+RLX_SAMPLES(splat_project, splat_project_sample)

@@ -162,5 +162,5 @@ static bool splat_render_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_splat_render_impl = {
 	.infer = splat_render_infer, .expand = splat_render_expand, .cost = splat_render_cost,
-	.sample = splat_render_sample,
 };
+RLX_SAMPLES(splat_render, splat_render_sample)

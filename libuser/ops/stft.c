@@ -100,5 +100,6 @@ static bool stft_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_stft_impl = {
-	.infer = stft_infer, .expand = stft_expand, .sample = stft_sample,
+	.infer = stft_infer, .expand = stft_expand,
 };
+RLX_SAMPLES(stft, stft_sample)

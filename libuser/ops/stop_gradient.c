@@ -24,6 +24,7 @@ static bool stop_gradient_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_stop_gradient_impl = {
-	.infer = op_infer_same, .eval = op_eval_view, .sample = stop_gradient_sample,
+	.infer = op_infer_same, .eval = op_eval_view,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(stop_gradient, stop_gradient_sample)

@@ -135,5 +135,6 @@ static const struct rlx_pattern sum_squares_patterns[] = {
 
 const struct rlx_op_impl rlx_op_sum_squares_impl = {
 	.pattern = sum_squares_patterns,
-	.infer = sum_squares_infer, .expand = sum_squares_expand, .sample = sum_squares_sample,
+	.infer = sum_squares_infer, .expand = sum_squares_expand,
 };
+RLX_SAMPLES(sum_squares, sum_squares_sample)

@@ -83,5 +83,6 @@ static bool sum_squares_all_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_sum_squares_all_impl = {
 	.infer = sum_squares_all_infer, .eval = sum_squares_all_eval,
-	.expand = sum_squares_all_expand, .sample = sum_squares_all_sample,
+	.expand = sum_squares_all_expand,
 };
+RLX_SAMPLES(sum_squares_all, sum_squares_all_sample)

@@ -214,6 +214,6 @@ static bool svd_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_svd_impl = {
 	.infer = svd_infer, .scratch = svd_scratch, .eval = svd_eval, .vjp = svd_vjp,
-	.sample = svd_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(svd, svd_sample)

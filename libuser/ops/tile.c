@@ -124,6 +124,6 @@ static enum rlx_status tile_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_tile_impl = {
 	.infer = tile_infer, .eval = tile_eval, .vjp = tile_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_PARTS,
-	.sample = tile_sample,
 	.batch = tile_batch,
 };
+RLX_SAMPLES(tile, tile_sample)

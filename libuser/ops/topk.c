@@ -91,6 +91,7 @@ static bool topk_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_topk_impl = {
 	.infer = topk_infer, .scratch = topk_scratch, .eval = topk_eval,
-	.vjp = topk_vjp, .sample = topk_sample,
+	.vjp = topk_vjp,
 	.batch = op_batch_axes,
 };
+RLX_SAMPLES(topk, topk_sample)

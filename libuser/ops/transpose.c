@@ -107,6 +107,6 @@ static enum rlx_status transpose_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_transpose_impl = {
 	.infer = transpose_infer, .eval = transpose_eval, .vjp = transpose_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = transpose_sample,
 	.batch = transpose_batch,
 };
+RLX_SAMPLES(transpose, transpose_sample)

@@ -111,6 +111,6 @@ static enum rlx_status triangular_solve_batch(struct rlx_batching *q)
 const struct rlx_op_impl rlx_op_triangular_solve_impl = {
 	.infer = triangular_solve_infer, .scratch = triangular_solve_scratch,
 	.eval = triangular_solve_eval, .vjp = triangular_solve_vjp,
-	.sample = triangular_solve_sample,
 	.batch = triangular_solve_batch,
 };
+RLX_SAMPLES(triangular_solve, triangular_solve_sample)

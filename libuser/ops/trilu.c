@@ -70,6 +70,6 @@ static bool trilu_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_trilu_impl = {
 	.infer = trilu_infer, .eval = trilu_eval, .vjp = trilu_vjp,
 	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = trilu_sample,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(trilu, trilu_sample)

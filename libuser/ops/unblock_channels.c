@@ -71,6 +71,7 @@ static bool unblock_channels_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_unblock_channels_impl = {
 	.infer = unblock_channels_infer, .eval = unblock_channels_eval,
 	.vjp = unblock_channels_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = unblock_channels_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_examples,
 };
+RLX_SAMPLES(unblock_channels, unblock_channels_sample)

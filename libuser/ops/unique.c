@@ -302,10 +302,12 @@ static void unique_bad_data(const void *args, char *text, size_t size)
 
 const struct rlx_op_impl rlx_op_unique_impl = {
 	.infer = unique_infer, .scratch = unique_scratch, .eval = unique_eval,
-	.vjp = unique_vjp, .bad_data = unique_bad_data, .sample = unique_sample,
+	.vjp = unique_vjp, .bad_data = unique_bad_data,
 };
+RLX_SAMPLES(unique, unique_sample)
 
 const struct rlx_op_impl rlx_op_unique_count_impl = {
 	.infer = unique_count_infer, .scratch = unique_count_scratch,
-	.eval = unique_count_eval, .sample = unique_count_sample,
+	.eval = unique_count_eval,
 };
+RLX_SAMPLES(unique_count, unique_count_sample)

@@ -51,5 +51,6 @@ static bool view_as_complex_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_view_as_complex_impl = {
 	.infer = view_as_complex_infer, .eval = op_eval_view,
 	.vjp = view_as_complex_vjp, .complex_vjp = RLX_COMPLEX_VJP_WHOLE,
-	.sample = view_as_complex_sample, .batch = op_batch_front,
+	.batch = op_batch_front,
 };
+RLX_SAMPLES(view_as_complex, view_as_complex_sample)

@@ -49,6 +49,7 @@ static bool view_as_real_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_view_as_real_impl = {
 	.infer = view_as_real_infer, .eval = op_eval_view, .vjp = view_as_real_vjp,
-	.complex_vjp = RLX_COMPLEX_VJP_WHOLE, .sample = view_as_real_sample,
+	.complex_vjp = RLX_COMPLEX_VJP_WHOLE,
 	.batch = op_batch_front,
 };
+RLX_SAMPLES(view_as_real, view_as_real_sample)

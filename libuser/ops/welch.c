@@ -87,5 +87,6 @@ static bool welch_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_welch_impl = {
-	.infer = welch_infer, .expand = welch_expand, .sample = welch_sample,
+	.infer = welch_infer, .expand = welch_expand,
 };
+RLX_SAMPLES(welch, welch_sample)

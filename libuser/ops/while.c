@@ -250,5 +250,6 @@ static bool while_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_while_impl = {
 	.infer = while_infer, .scratch = while_scratch, .eval = while_eval,
 	.grad_expand = while_grad_expand,
-	.cost = while_cost, .captured = while_captured, .sample = while_sample,
+	.cost = while_cost, .captured = while_captured,
 };
+RLX_SAMPLES(while, while_sample)

@@ -119,5 +119,6 @@ static bool whisper_mel_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_whisper_mel_impl = {
-	.infer = whisper_mel_infer, .expand = whisper_mel_expand, .sample = whisper_mel_sample,
+	.infer = whisper_mel_infer, .expand = whisper_mel_expand,
 };
+RLX_SAMPLES(whisper_mel, whisper_mel_sample)

@@ -58,7 +58,7 @@ static bool is_drawn(const struct rlx_op_def *d)
 	if (d->index == RLX_OP_splat_blend || d->index == RLX_OP_splat_blend_grad ||
 	    d->index == RLX_OP_splat_render)
 		return false;
-	return d->impl->sample && d->args_size <= FUZZ_ARGS && !has_kind(d, RLX_K_graph) &&
+	return rlx_op_has_samples(d) && d->args_size <= FUZZ_ARGS && !has_kind(d, RLX_K_graph) &&
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
 }
 
@@ -123,7 +123,7 @@ static bool add_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t
 		*n = (struct fuzz_node){ .def = d };
 		p->def = d;
 		p->args = n->args;
-		ok = d->impl->sample(i, p) && take_lists(n);
+		ok = rlx_sample_get(i, p) && take_lists(n);
 	}
 	/* a sample may leave the last optional ones out */
 	n->n_in = p && p->n_in > d->n_fixed ? p->n_in : d->n_fixed;
@@ -162,7 +162,7 @@ static bool add_op(struct source *s, const struct rlx_op_def *d)
 			memset(args, 0, FUZZ_ARGS);
 			p->def = d;
 			p->args = args;
-		} while (d->impl->sample(count[d->index], p) && ++count[d->index] < UINT8_MAX);
+		} while (rlx_sample_get(count[d->index], p) && ++count[d->index] < UINT8_MAX);
 		free(args);
 		free(p);
 	}

@@ -76,7 +76,7 @@ bool op_case_init(struct op_case *c, const struct rlx_op_def *def, unsigned int 
 	CHECK(c->args);
 	c->s.def = def;
 	c->s.args = c->args;
-	if (!is_asked(def) || !def->impl->sample || !def->impl->sample(i, &c->s)) {
+	if (!is_asked(def) || !rlx_sample_get(i, &c->s)) {
 		op_case_fini(c);
 		return false;
 	}

@@ -93,12 +93,12 @@ static void samples_on(const char *device)
 		void *args = calloc(1, def->args_size + 1u);
 
 		CHECK(args);
-		for (i = 0, half = op % 2; def->impl->sample && i < 12; i++) {
+		for (i = 0, half = op % 2; i < 12; i++) {
 			memset(s, 0, sizeof(*s));
 			memset(args, 0, def->args_size);
 			s->def = def;
 			s->args = args;
-			if (def->impl->sample(i, s)) {
+			if (rlx_sample_get(i, s)) {
 				for (k = 0; half && k < s->n_in; k++)
 					if (s->in[k].dtype == RLX_F32)
 						s->in[k].dtype = RLX_F16;

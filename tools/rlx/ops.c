@@ -121,12 +121,12 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 	enum rlx_support by;
 	unsigned int i;
 
-	for (i = 0; s && args && def->impl->sample && i < MAX_SAMPLES; i++) {
+	for (i = 0; s && args && i < MAX_SAMPLES; i++) {
 		memset(s, 0, sizeof(*s));
 		memset(args, 0, def->args_size);
 		s->def = def;
 		s->args = args;
-		if (!def->impl->sample(i, s)) {
+		if (!rlx_sample_get(i, s)) {
 			sample_fini(s);
 			break;
 		}
@@ -151,7 +151,7 @@ static const char *verdict(const struct rlx_op_def *def, const struct tally *t, 
 	if (def->traits & RLX_T_LEAF)
 		return "leaf";
 	if (!t->samples)
-		return def->impl->sample ? "" : "no samples";
+		return rlx_op_has_samples(def) ? "" : "no samples";
 	if (t->by[RLX_SUPPORT_NATIVE] == t->samples)
 		return "native";
 	if (t->by[RLX_SUPPORT_WIDENED] && here == t->samples)
