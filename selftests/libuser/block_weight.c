@@ -91,28 +91,43 @@ TEST(elements_at_every_level)
 	}
 }
 
-static void check(struct xy_net *n, const char *what, const char *device)
+/*
+ * A product against that of @n's graph on the host, whose error is a part of the sum of its terms'
+ * magnitudes, which @terms gives: the terms may cancel. Both graphs are put.
+ */
+static void check(struct xy_net *n, struct xy_net *terms, const char *what)
 {
-	static float x[XY_MOST], want[XY_MOST], y[XY_MOST];
+	static float x[XY_MOST], want[XY_MOST], size[XY_MOST], y[XY_MOST];
 	struct rlx_compile_opts ref = { .size = sizeof(ref), .device = "ref",
 					.flags = RLX_COMPILE_NO_FUSE };
-	struct rlx_compile_opts opts = { .size = sizeof(opts), .device = device,
+	struct rlx_compile_opts opts = { .size = sizeof(opts), .device = "cpu",
 					 .flags = RLX_COMPILE_NATIVE };
-	double off, top;
+	int64_t i;
 
 	xy_fill(n, x, -3, 3);
 	xy_run(n, n->g, &ref, x, want, NULL);
 	xy_run(n, n->g, &opts, x, y, NULL);
-	off = xy_off(n, want, y, &top);
-	CHECKF(off <= 2e-6 * top, "%s: off by %g of %g", what, off, top);
+	xy_run(terms, terms->g, &ref, x, size, NULL);
+	for (i = 0; i < rlx_type_count(&n->out); i++)
+		CHECKF(fabs((double)y[i] - (double)want[i]) <= 2e-7 * (double)size[i],
+		       "%s: element %lld is %.9g, not %.9g; its terms' magnitudes sum to %g", what,
+		       (long long)i, (double)y[i], (double)want[i], (double)size[i]);
 	rlx_graph_put(n->g);
+	rlx_graph_put(terms->g);
+}
+
+/* Magnitudes of packed weights, [..., k, columns]. */
+static rlx_value magnitudes(struct rlx_graph *g, rlx_value w, int scheme, struct rlx_ints perm)
+{
+	w = rlx_emit(g, dequantize_packed, .x = w, .scheme = scheme);
+	return rlx_emit(g, transpose, .x = rlx_emit(g, abs, .x = w), .perm = perm);
 }
 
 /* Few rows and many, ends of columns, one block and some tens. */
 TEST(products_drawn_at_every_level)
 {
 	static uint8_t w[XY_MOST];
-	struct xy_net n = { .seed = 0 };
+	struct xy_net n, t;
 	uint64_t seed = rlx_test_seed();
 	char what[128];
 	int i;
@@ -120,18 +135,21 @@ TEST(products_drawn_at_every_level)
 	for (i = 0; i < 3 * (RLX_SCHEME_COUNT - RLX_SCHEME_Q4_0); i++) {
 		int scheme = RLX_SCHEME_Q4_0 + i / 3, e = rlx_block_elements(scheme);
 		int64_t m = upto(&seed, 1, upto(&seed, 0, 1) ? 4 : 140), cols = upto(&seed, 1, 40);
-		int64_t blocks = upto(&seed, 1, 2560 / e), bytes;
+		int64_t blocks = upto(&seed, 1, 2560 / e), line = blocks * rlx_block_bytes(scheme);
 		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, m, blocks * e)), v;
 
-		bytes = cols * blocks * rlx_block_bytes(scheme);
 		draw(w, scheme, cols * blocks, &seed);
-		v = rlx_constant(n.g, rlx_type(RLX_U8, bytes), w);
+		v = rlx_constant(n.g, rlx_type(RLX_U8, cols * line), w);
 		snprintf(what, sizeof(what), "%s: %lldx%lldx%lld, scheme %d", isa[i % 3],
 			 (long long)m, (long long)cols, (long long)(blocks * e), scheme);
 		setenv("RLX_ISA", isa[i % 3], 1);
 		xy_end(&n, rlx_emit(n.g, dequant_matmul, .x = x, .w = v, .scheme = scheme,
 				    .n = cols));
-		check(&n, what, "cpu");
+		x = xy_begin(&t, n.in);
+		v = rlx_constant(t.g, rlx_type(RLX_U8, cols, line), w);
+		v = magnitudes(t.g, v, scheme, RLX_INTS(1, 0));
+		xy_end(&t, rlx_emit(t.g, matmul, .a = rlx_emit(t.g, abs, .x = x), .b = v));
+		check(&n, &t, what);
 	}
 	unsetenv("RLX_ISA");
 }
@@ -141,7 +159,7 @@ TEST(experts_drawn_at_every_level)
 {
 	static uint8_t w[XY_MOST];
 	static int64_t at[256];
-	struct xy_net n = { .seed = 0 };
+	struct xy_net n, t;
 	uint64_t seed = rlx_test_seed();
 	char what[128];
 	int i;
@@ -164,7 +182,13 @@ TEST(experts_drawn_at_every_level)
 		setenv("RLX_ISA", isa[i % 3], 1);
 		xy_end(&n, rlx_emit(n.g, dequant_grouped_matmul, .x = x, .w = v, .idx = idx,
 				    .scheme = scheme));
-		check(&n, what, "cpu");
+		x = xy_begin(&t, n.in);
+		v = rlx_constant(t.g, rlx_type(RLX_U8, all, cols, line), w);
+		v = magnitudes(t.g, v, scheme, RLX_INTS(0, 2, 1));
+		idx = rlx_constant(t.g, rlx_type(RLX_I64, m), at);
+		xy_end(&t, rlx_emit(t.g, grouped_matmul, .x = rlx_emit(t.g, abs, .x = x), .w = v,
+				    .idx = idx));
+		check(&n, &t, what);
 	}
 	unsetenv("RLX_ISA");
 }
