@@ -58,4 +58,19 @@ struct rlx_k_pool {
 	uint8_t		type;
 };
 
+/**
+ * struct rlx_k_max_pool_grad - kernels max_pool_grad_f32, max_pool_grad_f64 (plain, a CPU's)
+ * @pool: x and the geometry of the pool, whose kind is RLX_K_POOL_MAX; y and index are not read
+ * @dy: as the pool's y
+ * @dx: as its x: each dy is added where the maximum of its window was, the first of equals
+ *
+ * max_pool_grad_f64: all are of double. A plane has less than 2^31 elements. One unit is one
+ * plane. Scratch: rlx_k_max_pool_grad_scratch() (kernels/pool_layout.h).
+ */
+struct rlx_k_max_pool_grad {
+	struct rlx_k_pool pool;
+	const float	*dy;
+	float		*dx;
+};
+
 #endif

@@ -55,4 +55,19 @@ static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
 	return rlx_k_pool_fold_bytes(a, elem) + a->out[1] * RLX_K_POOL_OF_ROW;
 }
 
+/* Elements from one of a plane's rows, by phase, to the next. */
+static inline size_t rlx_k_max_pool_grad_step(const struct rlx_k_pool *a)
+{
+	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
+
+	return l.phases > 1 ? l.phases * l.group : l.width;
+}
+
+/* Bytes for a thread: behind where rows are folded all rows of a plane by phase. */
+static inline size_t rlx_k_max_pool_grad_scratch(const struct rlx_k_pool *a, size_t elem)
+{
+	return rlx_k_pool_fold_bytes(a, elem) +
+	       (a->in[0] * a->in[1] * rlx_k_max_pool_grad_step(a) + RLX_K_POOL_SLACK) * elem;
+}
+
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Pools, plain and over blocks of channels. */
-#include "backends/common/lower.h"
+#include "backends/common/pool.h"
 #include "kernels/pool_layout.h"
 
 /* A trailing window of one lane is the blocked layout's (pass/layout.c). */
@@ -25,19 +25,12 @@ static enum rlx_kernel_id kernel_of(const struct rlx_lower *lo, const struct rlx
 	}
 }
 
-enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
+double rlx_lower_pool_geometry(struct rlx_k_pool *a, const struct rlx_type *x,
+			       const struct rlx_type *y, size_t nd, const struct rlx_pool_lists *w)
 {
-	const struct rlx_op_pool *p = lo->args;
-	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
-	struct rlx_k_pool *a = rlx_lower_args(lo, sizeof(*a));
-	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
-	bool takes = lo->ops->has_16bit ? rlx_lower_real(x->dtype) :
-		     x->dtype == RLX_F32 || x->dtype == RLX_F64 || x->dtype == RLX_I64 ||
-		     x->dtype == RLX_U64;
 	double taps = 1;
+	size_t i;
 
-	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
-		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->planes = (size_t)(x->dim[0] * x->dim[1]);
 	for (i = 0; i < 3; i++) {
 		size_t d = i + nd - 3;	/* wraps where there is no such dimension */
@@ -45,13 +38,31 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 
 		a->in[i] = here ? (size_t)x->dim[2 + d] : 1;
 		a->out[i] = here ? (size_t)y->dim[2 + d] : 1;
-		a->k[i] = here ? (size_t)p->kernel.v[d] : 1;
-		a->s[i] = here && p->stride.n ? (size_t)p->stride.v[d] : 1;
-		a->d[i] = here && p->dilation.n ? (size_t)p->dilation.v[d] : 1;
-		a->p[i] = here && p->pad.n ? (size_t)p->pad.v[d] : 0;
-		a->p_end[i] = here && p->pad.n ? (size_t)p->pad.v[d + p->kernel.n] : 0;
+		a->k[i] = here ? (size_t)w->kernel.v[d] : 1;
+		a->s[i] = here && w->stride.n ? (size_t)w->stride.v[d] : 1;
+		a->d[i] = here && w->dilation.n ? (size_t)w->dilation.v[d] : 1;
+		a->p[i] = here && w->pad.n ? (size_t)w->pad.v[d] : 0;
+		a->p_end[i] = here && w->pad.n ? (size_t)w->pad.v[d + w->kernel.n] : 0;
 		taps *= (double)a->k[i];
 	}
+	return taps;
+}
+
+enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
+{
+	const struct rlx_op_pool *p = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
+	const struct rlx_pool_lists lists = { p->kernel, p->stride, p->pad, p->dilation };
+	struct rlx_k_pool *a = rlx_lower_args(lo, sizeof(*a));
+	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0);
+	bool takes = lo->ops->has_16bit ? rlx_lower_real(x->dtype) :
+		     x->dtype == RLX_F32 || x->dtype == RLX_F64 || x->dtype == RLX_I64 ||
+		     x->dtype == RLX_U64;
+	double taps;
+
+	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
+	taps = rlx_lower_pool_geometry(a, x, y, nd, &lists);
 	a->kind = p->kind == RLX_POOL_MAX ? RLX_K_POOL_MAX :
 		  p->kind == RLX_POOL_AVG ? RLX_K_POOL_AVG : RLX_K_POOL_LP;
 	a->lp = (unsigned int)p->p;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Pooling of doubles. */
+/* Pooling of doubles, and the gradient of its maxima. */
 #include <math.h>
 
 #define PT		double
@@ -31,10 +31,17 @@ RLX_INLINE vd abs_of(vd x)
 }
 
 #include "kernels/cpu/pool_plain.h"
+#define PT_LANE		int64_t
+#include "kernels/cpu/max_pool_grad.h"
 
-rlx_k_fn RLX_K(pool_f64);
+rlx_k_fn RLX_K(pool_f64), RLX_K(max_pool_grad_f64);
 
 void RLX_K(pool_f64)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	pool_plain(args, begin, end, scratch);
+}
+
+void RLX_K(max_pool_grad_f64)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	max_pool_grad(args, begin, end, scratch);
 }

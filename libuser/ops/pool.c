@@ -18,8 +18,8 @@
  *		ones, -1 where there is none; column_major counts each plane's first dimension
  *		fastest.
  * Errors:	RLX_ESHAPE if the kernel is larger than the padded input.
- * Gradient:	MAX: dy to the element that was taken; AVG: dy spread evenly over those that
- *		counted; LP: dy sign(x) |x|^(p - 1) y^(1 - p). None to indices
+ * Gradient:	MAX: dy to the element that was taken (max_pool_grad); AVG: dy spread evenly over
+ *		those that counted; LP: dy sign(x) |x|^(p - 1) y^(1 - p). None to indices
  * Source:	ONNX MaxPool-12, AveragePool-19, LpPool-18
  */
 RLX_OP(pool, "max, average or p-norm of windows; .indices adds each maximum's flat position",
@@ -89,7 +89,6 @@ static void geometry(const struct rlx_op_pool *a, const struct rlx_type *x,
 /* What one window gathers. */
 struct window_sum {
 	double	sum;
-	int64_t	best;		/* offset in the plane, -1: none yet */
 	int64_t	taps, padded;	/* inside the input; inside it or its padding */
 };
 
@@ -97,30 +96,22 @@ static void gather_window(const struct rlx_eval *q, const struct op_window *w,
 			  int64_t base, const int64_t o[3], struct window_sum *r)
 {
 	const struct rlx_op_pool *a = q->args;
-	int64_t taps = w->k[0] * w->k[1] * w->k[2], t, p[3], at, k;
-	bool inside, in_pad;
+	int64_t taps = w->k[0] * w->k[1] * w->k[2], t, p[3], at;
+	bool in_pad;
 	uint32_t j;
 
-	*r = (struct window_sum){ .best = -1 };
-	for (t = 0; t < taps; t++) {
-		inside = in_pad = true;
-		for (k = t, j = 3; j-- > 0; k /= w->k[j]) {
-			p[j] = o[j] * w->stride[j] - w->pad[j] + k % w->k[j] * w->dil[j];
-			inside = inside && p[j] >= 0 && p[j] < w->in[j];
+	for (*r = (struct window_sum){ 0 }, t = 0; t < taps; t++) {
+		at = op_window_tap(w, o, t, p);
+		for (in_pad = true, j = 0; j < 3; j++)
 			in_pad = in_pad && p[j] < w->in[j] + w->pad_end[j];
-		}
 		r->padded += in_pad;
-		if (!inside)
+		if (at < 0)
 			continue;
 		r->taps++;
-		at = (p[0] * w->in[1] + p[1]) * w->in[2] + p[2];
 		if (a->kind == RLX_POOL_AVG)
 			r->sum += el_get(&q->in[0], base + at);
-		else if (a->kind == RLX_POOL_LP)
+		else
 			r->sum += pow(fabs(el_get(&q->in[0], base + at)), a->p);
-		else if (r->best < 0 ||
-			 op_compare(&q->in[0], base + at, base + r->best) > 0)
-			r->best = at;
 	}
 }
 
@@ -166,11 +157,12 @@ static enum rlx_status pool_eval(struct rlx_eval *q)
 	op_walk_begin(&w, &shape, NULL, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
 		base = w.idx[0] * g.in[0] * g.in[1] * g.in[2];
-		gather_window(q, &g, base, w.idx + 1, &r);
 		if (a->kind == RLX_POOL_MAX) {
-			write_max(q, &g, w.i, base, r.best);
+			write_max(q, &g, w.i, base,
+				  op_window_max(&g, &q->in[0], base, w.idx + 1));
 			continue;
 		}
+		gather_window(q, &g, base, w.idx + 1, &r);
 		n = a->include_pad ? r.padded : r.taps;
 		if (a->kind == RLX_POOL_AVG)
 			el_set(&q->out[0], w.i, n ? r.sum / (double)n : 0);
@@ -213,121 +205,6 @@ static rlx_value counts(struct rlx_graph *g, const struct rlx_op_pool *a,
 	return v;
 }
 
-/*
- * Of @x [n, in..] with @begin zeros in front, [n, blocks, step, ..]; of one for each block step is
- * 1. Zeros behind are as many as it takes, or less than none.
- */
-static rlx_value in_blocks(struct rlx_graph *g, rlx_value x, uint32_t nd, const int64_t *begin,
-			   const int64_t *blocks, const int64_t *step)
-{
-	struct rlx_type t = op_type(g, x);
-	int64_t pads[8] = { 0 }, dim[7] = { t.dim[0] };
-	uint32_t i;
-
-	for (i = 0; i < nd; i++) {
-		dim[1 + 2 * i] = blocks[i];
-		dim[2 + 2 * i] = step ? step[i] : 1;
-		pads[1 + i] = begin[i];
-		pads[nd + 2 + i] = blocks[i] * dim[2 + 2 * i] - begin[i] - t.dim[1 + i];
-	}
-	x = rlx_emit(g, pad, .x = x, .pads = { pads, 2 * t.rank });
-	return op_reshape(g, x, dim, 1 + 2 * nd);
-}
-
-/*
- * Where few windows reach a block of a stride: each element, by its place, which @idx counts from
- * 1, adds up dy of those that took it. Places are f32, as dy is or becomes, so that it is one pass.
- */
-static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
-			  const struct op_window *w, const int64_t reach[3])
-{
-	int64_t axes[3] = { 1, 2, 3 }, dim[4] = { 1 }, end[3], blocks[3], n = 1, u;
-	uint32_t nd = w->nd, j = 3 - nd, i;
-	rlx_value sum = RLX_NONE, at, x;
-
-	for (i = 0; i < nd; i++) {
-		n *= dim[1 + i] = w->in[j + i];
-		end[i] = w->pad[j + i] + w->in[j + i];
-		blocks[i] = (end[i] + w->stride[j + i] - 1) / w->stride[j + i];
-	}
-	rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);	/* 16 bits do not tell places apart */
-	idx = op_cast(g, idx, RLX_F32);
-	at = rlx_emit(g, iota, .type = rlx_type(RLX_F32, n), .start = 1);
-	at = in_blocks(g, op_reshape(g, at, dim, 1 + nd), nd, w->pad + j, blocks, w->stride + j);
-	rlx_scope_end(g);
-	for (n = 0; n < reach[0] * reach[1] * reach[2]; n++) {
-		int64_t ahead[3];
-
-		for (i = nd, u = n; i-- > 0; u /= reach[j + i])
-			ahead[i] = u % reach[j + i];
-		rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);
-		x = rlx_emit(g, eq, .a = in_blocks(g, idx, nd, ahead, blocks, NULL), .b = at);
-		rlx_scope_end(g);
-		x = rlx_emit(g, where, .a = in_blocks(g, d, nd, ahead, blocks, NULL), .cond = x,
-			     .b = op_const_like(g, d, 0));
-		sum = sum.id ? rlx_emit(g, add, .a = sum, .b = x) : x;
-	}
-	dim[0] = op_type(g, d).dim[0];
-	for (i = 0; i < nd; i++)
-		dim[1 + i] = blocks[i] * w->stride[j + i];
-	return rlx_emit(g, slice, .x = op_reshape(g, sum, dim, 1 + nd), .axes = { axes, nd },
-			.starts = { w->pad + j, nd }, .ends = { end, nd });
-}
-
-/* Windows that may reach a block of a stride along each dimension, and how many that are. */
-static int64_t windows_of(const struct op_window *w, int64_t reach[3])
-{
-	uint32_t j;
-
-	for (j = 0; j < 3; j++)
-		reach[j] = ((w->k[j] - 1) * w->dil[j] + w->stride[j]) / w->stride[j];
-	return reach[0] * reach[1] * reach[2];
-}
-
-enum { FEW_WINDOWS = 9 };
-
-/*
- * By planes: where each maximum was in its own, and then what took an element, or what is added
- * to each in the windows' order.
- */
-static enum rlx_status max_vjp(struct rlx_grad *q)
-{
-	const struct rlx_op_pool *a = q->args;
-	struct rlx_type x = op_type(q->g, q->in[0]), y = op_type(q->g, q->out[0]);
-	int64_t out[4] = { y.dim[0] * y.dim[1], y.dim[2], y.dim[3], y.dim[4] }, reach[3];
-	int64_t span = shape_span(&x, 2, x.rank), lines[2] = { out[0], 1 };
-	struct rlx_type flat = { x.dtype, 2, { out[0], span } };
-	rlx_value idx, d, zero = rlx_scalar_const(q->g, RLX_I64, 0), hit;
-	struct op_window w;
-
-	if (!rlx_type_count(&x) || !rlx_type_count(&y)) {
-		q->d_in[0] = op_zeros_like(q->g, q->in[0]);
-		return op_done(q->g);
-	}
-	geometry(a, &x, &w);
-	idx = rlx_emit(q->g, pool, .x = q->in[0], .kernel = a->kernel,
-		       .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
-		       .ceil = a->ceil, .indices = true);
-	idx = op_reshape(q->g, rlx_out(q->g, idx, 1), out, y.rank - 1);
-	d = op_reshape(q->g, q->d_out[0], out, y.rank - 1);
-	hit = rlx_emit(q->g, ge, .a = idx, .b = zero);
-	idx = rlx_emit(q->g, mod, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, (double)span));
-	if (windows_of(&w, reach) <= FEW_WINDOWS && span < 1 << 24) {
-		idx = rlx_emit(q->g, add, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, 1));
-		idx = rlx_emit(q->g, where, .cond = hit, .a = idx, .b = zero);
-		d = gathered(q->g, idx, d, &w, reach);
-	} else {
-		lines[1] = shape_span(&y, 2, y.rank);
-		d = rlx_emit(q->g, where, .cond = hit, .a = d, .b = op_const_like(q->g, d, 0));
-		d = rlx_emit(q->g, scatter_elements, .x = op_fill(q->g, &flat, 0), .axis = 1,
-			     .indices = op_reshape(q->g, idx, lines, 2),
-			     .updates = op_reshape(q->g, d, lines, 2),
-			     .reduction = RLX_SCATTER_ADD);
-	}
-	q->d_in[0] = op_reshape(q->g, d, x.dim, x.rank);
-	return op_done(q->g);
-}
-
 static enum rlx_status pool_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_pool *a = q->args;
@@ -337,8 +214,12 @@ static enum rlx_status pool_vjp(struct rlx_grad *q)
 
 	if (!d.id)
 		return RLX_OK;
-	if (a->kind == RLX_POOL_MAX)
-		return max_vjp(q);
+	if (a->kind == RLX_POOL_MAX) {
+		q->d_in[0] = rlx_emit(q->g, max_pool_grad, .x = q->in[0], .dy = d,
+				      .kernel = a->kernel, .stride = a->stride, .pad = a->pad,
+				      .dilation = a->dilation, .ceil = a->ceil);
+		return op_done(q->g);
+	}
 	geometry(a, &x, &w);
 	if (a->kind == RLX_POOL_AVG) {
 		n = counts(q->g, a, &w);

@@ -69,6 +69,31 @@ bool op_window_out(struct op_window *w, bool ceil)
 	return true;
 }
 
+int64_t op_window_tap(const struct op_window *w, const int64_t o[3], int64_t t, int64_t p[3])
+{
+	bool inside = true;
+	uint32_t j;
+
+	for (j = 3; j-- > 0; t /= w->k[j]) {
+		p[j] = o[j] * w->stride[j] - w->pad[j] + t % w->k[j] * w->dil[j];
+		inside = inside && p[j] >= 0 && p[j] < w->in[j];
+	}
+	return inside ? (p[0] * w->in[1] + p[1]) * w->in[2] + p[2] : -1;
+}
+
+int64_t op_window_max(const struct op_window *w, const struct rlx_tensor *x, int64_t base,
+		      const int64_t o[3])
+{
+	int64_t taps = w->k[0] * w->k[1] * w->k[2], best = -1, t, p[3], at;
+
+	for (t = 0; t < taps; t++) {
+		at = op_window_tap(w, o, t, p);
+		if (at >= 0 && (best < 0 || op_compare(x, base + at, base + best) > 0))
+			best = at;
+	}
+	return best;
+}
+
 enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args *a,
 				const int64_t *k, struct op_window *w)
 {

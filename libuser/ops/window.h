@@ -35,6 +35,18 @@ bool op_window_out(struct op_window *w, bool ceil);
 enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args *a,
 				const int64_t *k, struct op_window *w);
 
+/*
+ * Where tap @t of the window at @o lies, @p, and its offset in the plane; -1: outside the input.
+ * Taps count up along the last dimension first.
+ */
+int64_t op_window_tap(const struct op_window *w, const int64_t o[3], int64_t t, int64_t p[3]);
+/*
+ * The largest element of the window at @o, as its offset in the plane of @x that begins at element
+ * @base: the first of equal ones, NaN before all numbers; -1: the window has padding alone.
+ */
+int64_t op_window_max(const struct op_window *w, const struct rlx_tensor *x, int64_t base,
+		      const int64_t o[3]);
+
 /* convolution's arguments, shared by conv, fused_conv, qconv */
 struct op_conv {
 	struct op_window w;

@@ -286,4 +286,97 @@ TEST(pool_c)
 	}
 }
 
+/* What the windows of @a add where their maxima are, into @want. */
+static void add_up(const struct rlx_k_pool *a, const float *x, const float *dy, double *want)
+{
+	size_t n = volume(a->out), i, o[3];
+	int64_t where;
+
+	for (i = 0; i < a->planes * volume(a->in); i++)
+		want[i] = 0;
+	for (i = 0; i < a->planes * n; i++) {
+		const size_t plane = i / n * volume(a->in);
+
+		o[0] = i % n / a->out[2] / a->out[1];
+		o[1] = i % n / a->out[2] % a->out[1];
+		o[2] = i % a->out[2];
+		window(a, x + plane, o, &where);
+		if (where >= 0)
+			want[plane + (size_t)where] += (double)dy[i];
+	}
+}
+
+static void grad_run(enum rlx_isa isa, const struct rlx_k_max_pool_grad *g, size_t nx,
+		     const double *want, bool f64, uint64_t *seed)
+{
+	struct rlx_k_max_pool_grad a = *g;
+	const size_t elem = f64 ? 8 : 4, ny = g->pool.planes * volume(g->pool.out);
+	double *wide[2] = { kt_new(nx * 8), kt_new(ny * 8) };
+	size_t i;
+
+	for (i = 0; i < nx; i++)
+		wide[0][i] = (double)g->pool.x[i];
+	for (i = 0; i < ny; i++)
+		wide[1][i] = (double)g->dy[i];
+	if (f64) {
+		a.pool.x = (const float *)wide[0];
+		a.dy = (const float *)wide[1];
+	}
+	a.dx = kt_new(nx * elem);
+	kt_run(f64 ? rlx_kernels_get(isa)->max_pool_grad_f64 :
+	       rlx_kernels_get(isa)->max_pool_grad_f32, &a, a.pool.planes,
+	       rlx_k_max_pool_grad_scratch(&a.pool, elem), seed);
+	for (i = 0; i < nx; i++) {
+		double got = f64 ? ((const double *)a.dx)[i] : (double)a.dx[i];
+
+		CHECKF(fabs(got - want[i]) <= (f64 ? 1e-14 : 4e-6) * (1 + fabs(want[i])),
+		       "level %d, f64 %d: [%zu] is %g, not %g", isa, f64, i, got, want[i]);
+	}
+	kt_free(a.dx, nx * elem);
+	kt_free(wide[0], nx * 8);
+	kt_free(wide[1], ny * 8);
+}
+
+/* Ties, NaN, elements of -infinity, which padding is not, and windows of padding alone. */
+TEST(max_pool_grad)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 300; i++) {
+		struct rlx_k_max_pool_grad a = { .dx = NULL };
+		size_t nx, ny, j;
+		double *want;
+		float *x, *dy;
+
+		shape_random(&a.pool, kt_pick(&seed, 1, 3), &seed);
+		a.pool.kind = RLX_K_POOL_MAX;
+		a.pool.column_major = false;
+		nx = a.pool.planes * volume(a.pool.in);
+		ny = a.pool.planes * volume(a.pool.out);
+		x = kt_new(nx * 4);
+		dy = kt_new(ny * 4);
+		want = kt_new(nx * 8);
+		kt_fill(x, nx, &seed);
+		kt_fill(dy, ny, &seed);
+		for (j = 0; j < nx; j++) {
+			if (i % 2)
+				x[j] = roundf(x[j] * 3);
+			if (i % 3 == 0 && kt_pick(&seed, 0, 30) == 0)
+				x[j] = NAN;
+			if (i % 5 == 0 && kt_pick(&seed, 0, 4))
+				x[j] = -INFINITY;
+		}
+		add_up(&a.pool, x, dy, want);
+		a.pool.x = x;
+		a.dy = dy;
+		for (int level = 0; level < 2 * RLX_ISA_COUNT; level++)
+			if (kt_isa_runs((enum rlx_isa)(level / 2)))
+				grad_run((enum rlx_isa)(level / 2), &a, nx, want, level % 2,
+					 &seed);
+		kt_free(x, nx * 4);
+		kt_free(dy, ny * 4);
+		kt_free(want, nx * 8);
+	}
+}
+
 TEST_MAIN()
