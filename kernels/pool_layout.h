@@ -49,25 +49,40 @@ static inline size_t rlx_k_pool_fold_bytes(const struct rlx_k_pool *a, size_t el
 	return (bytes + 63) / 64 * 64;
 }
 
-/* Bytes for a thread: behind these what is known of each row of a plane's output. */
-static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
-{
-	return rlx_k_pool_fold_bytes(a, elem) + a->out[1] * RLX_K_POOL_OF_ROW;
-}
-
-/* Elements from one of a plane's rows, by phase, to the next. */
-static inline size_t rlx_k_max_pool_grad_step(const struct rlx_k_pool *a)
+/* Elements from one of the input's rows, put by phase, to the next. */
+static inline size_t rlx_k_pool_row_step(const struct rlx_k_pool *a)
 {
 	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
 
 	return l.phases > 1 ? l.phases * l.group : l.width;
 }
 
-/* Bytes for a thread: behind where rows are folded all rows of a plane by phase. */
-static inline size_t rlx_k_max_pool_grad_scratch(const struct rlx_k_pool *a, size_t elem)
+/* Bytes of @rows of them behind that, to be read by vectors. */
+static inline size_t rlx_k_pool_rows_bytes(const struct rlx_k_pool *a, size_t rows, size_t elem)
 {
 	return rlx_k_pool_fold_bytes(a, elem) +
-	       (a->in[0] * a->in[1] * rlx_k_max_pool_grad_step(a) + RLX_K_POOL_SLACK) * elem;
+	       (rows * rlx_k_pool_row_step(a) + RLX_K_POOL_SLACK) * elem;
+}
+
+/*
+ * Bytes for a thread: where rows are folded, and behind that what is known of each row of a
+ * plane's output, or with indices the rows that a window has at most.
+ */
+static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem, bool indices)
+{
+	size_t rows = 1, j;
+
+	if (!indices)
+		return rlx_k_pool_fold_bytes(a, elem) + a->out[1] * RLX_K_POOL_OF_ROW;
+	for (j = 0; j < 2; j++)
+		rows *= a->k[j] < a->in[j] ? a->k[j] : a->in[j];
+	return rlx_k_pool_rows_bytes(a, rows, elem);
+}
+
+/* The same for the gradient of maxima: all rows of a plane. */
+static inline size_t rlx_k_max_pool_grad_scratch(const struct rlx_k_pool *a, size_t elem)
+{
+	return rlx_k_pool_rows_bytes(a, a->in[0] * a->in[1], elem);
 }
 
 #endif

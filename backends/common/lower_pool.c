@@ -48,6 +48,17 @@ double rlx_lower_pool_geometry(struct rlx_k_pool *a, const struct rlx_type *x,
 	return taps;
 }
 
+const char *rlx_lower_pool_excess(const struct rlx_k_pool *a, bool argmax, size_t scratch,
+				  size_t elem)
+{
+	enum { MUCH = 1 << 22 };	/* elements of scratch that need no reason */
+	size_t plane = a->in[0] * a->in[1] * a->in[2];
+
+	if (argmax && plane > INT32_MAX)
+		return "maxima's places in a plane of more than 2^31 - 1 elements";
+	return scratch / elem > 64 * plane + MUCH ? "padding far wider than the plane" : NULL;
+}
+
 enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 {
 	const struct rlx_op_pool *p = lo->args;
@@ -58,11 +69,19 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	bool takes = lo->ops->has_16bit ? rlx_lower_real(x->dtype) :
 		     x->dtype == RLX_F32 || x->dtype == RLX_F64 || x->dtype == RLX_I64 ||
 		     x->dtype == RLX_U64;
+	size_t scratch = 0, elem = rlx_dtype_size(x->dtype) < 8 ? 4 : 8;
+	const char *excess = NULL;
 	double taps;
 
 	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	taps = rlx_lower_pool_geometry(a, x, y, nd, &lists);
+	if (!lo->ops->has_16bit && !is_blocked(lo, p)) {	/* a CPU's, plain */
+		scratch = rlx_k_pool_scratch(a, elem, p->indices);
+		excess = rlx_lower_pool_excess(a, p->indices, scratch, elem);
+	}
+	if (excess)
+		return rlx_lower_unsupported(lo, excess);
 	a->kind = p->kind == RLX_POOL_MAX ? RLX_K_POOL_MAX :
 		  p->kind == RLX_POOL_AVG ? RLX_K_POOL_AVG : RLX_K_POOL_LP;
 	a->lp = (unsigned int)p->p;
@@ -74,7 +93,5 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	if (p->indices)
 		rlx_lower_ref_out(lo, &a->index, 1, 0);
 	return rlx_lower_call(lo, kernel_of(lo, p), a->planes * a->out[0] * a->out[1],
-			      (double)rlx_type_count(y) * taps,
-			      is_blocked(lo, p) ? 0 :
-			      rlx_k_pool_scratch(a, rlx_dtype_size(x->dtype) < 8 ? 4 : 8));
+			      (double)rlx_type_count(y) * taps, scratch);
 }

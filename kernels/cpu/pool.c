@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Pooling of floats, and the gradient of its maxima. */
 #define PT		float
+#define PT_LANE		int32_t
 #define PT_ABS(x)	vf_abs(x)
 #define PT_SQRT(x)	vf_sqrt(x)
 #define PT_MAX(a, b)	vf_max_nan(a, b)
 #include "kernels/cpu/pool_plain.h"
 #include "kernels/cpu/pool_planes.h"
-#define PT_LANE		int32_t
 #include "kernels/cpu/max_pool_grad.h"
 
 rlx_k_fn RLX_K(pool_f32), RLX_K(max_pool_grad_f32);

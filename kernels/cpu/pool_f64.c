@@ -3,6 +3,7 @@
 #include <math.h>
 
 #define PT		double
+#define PT_LANE		int64_t
 #define PT_ABS(x)	abs_of(x)
 #define PT_SQRT(x)	root_of(x)
 #define PT_MAX(a, b)	max_nan(a, b)
@@ -31,7 +32,6 @@ RLX_INLINE vd abs_of(vd x)
 }
 
 #include "kernels/cpu/pool_plain.h"
-#define PT_LANE		int64_t
 #include "kernels/cpu/max_pool_grad.h"
 
 rlx_k_fn RLX_K(pool_f64), RLX_K(max_pool_grad_f64);

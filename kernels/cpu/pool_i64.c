@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Max pooling of signed 64-bit integers. */
 #define PT		int64_t
+#define PT_LANE		int64_t
 #define PT_LEAST	INT64_MIN
 #include "kernels/cpu/pool_plain.h"
 

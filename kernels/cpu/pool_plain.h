@@ -7,9 +7,9 @@
  * are first deinterleaved into its phases, which puts the same tap of
  * neighbouring outputs side by side.
  *
- * The includer defines PT, the type of elements, and of it: PT_MAX(a, b), PT_ABS(x)
- * and PT_SQRT(x) of vectors; where it is an integer, which has maxima alone, only PT_LEAST, its
- * least value.
+ * The includer defines PT, the type of elements, PT_LANE, an integer as wide, and of PT:
+ * PT_MAX(a, b), PT_ABS(x) and PT_SQRT(x) of vectors; where it is an integer, which has maxima
+ * alone, only PT_LEAST, its least value.
  */
 #include <math.h>
 #include <string.h>
@@ -63,6 +63,8 @@ struct fold {
 	size_t		*off;		/* of each tap from the first */
 	PT		*down;		/* of each row the window's in one, with its padding */
 	PT		*polyphase;	/* their columns by phase; @down where the stride is 1 */
+	PT		*rows;		/* with indices: the window's rows, by phase, @step apart */
+	size_t		step;
 	PT		*counts;	/* columns' taps as the average counts them */
 	PT		*of, *by;	/* the taps of windows whose rows are @counted, and 1 by them */
 	size_t		counted;
@@ -344,75 +346,53 @@ static void fold_along(struct fold *f, const struct row *r)
 		fold_row(f, r, ROOT, false);
 }
 
-static int64_t index_of(const struct rlx_k_pool *a, const size_t v[3])
+/* The plane's element @at, as the caller counts them. */
+static int64_t index_of(const struct rlx_k_pool *a, int64_t at)
 {
-	if (a->column_major)
-		return (int64_t)((v[2] * a->in[1] + v[1]) * a->in[0] + v[0]);
-	return (int64_t)((v[0] * a->in[1] + v[1]) * a->in[2] + v[2]);
+	const int64_t h = (int64_t)a->in[1], w = (int64_t)a->in[2], line = at / w;
+
+	return a->column_major ? (at % w * h + line % h) * (int64_t)a->in[0] + line / h : at;
 }
 
-/* What comes of a tap of one output: @x, at @v of the plane. */
-typedef void tap_fn(void *of, const size_t v[3], PT x);
+/* What comes of a tap of one output: @x, the plane's element @at. */
+typedef void tap_fn(void *of, size_t at, PT x);
+
+/* Which of the plane's rows tap @z, @v of the window reads. */
+RLX_INLINE size_t line_of(const struct row *r, size_t z, size_t v)
+{
+	return ((size_t)r->at[0] + z * r->a->d[0]) * r->a->in[1] +
+	       (size_t)r->at[1] + v * r->a->d[1];
+}
 
 RLX_INLINE void each_tap(const struct row *r, size_t i, tap_fn *fn, void *of)
 {
 	const struct rlx_k_pool *a = r->a;
-	ptrdiff_t at = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
-	size_t k[3], v[3], span[2];
+	ptrdiff_t from = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
+	size_t z, v, t, line, at, span[2];
 
-	taps_inside(at, a->k[2], a->d[2], a->in[2], span);
-	for (k[0] = r->span[0][0]; k[0] < r->span[0][1]; k[0]++)
-		for (k[1] = r->span[1][0]; k[1] < r->span[1][1]; k[1]++)
-			for (k[2] = span[0]; k[2] < span[1]; k[2]++) {
-				v[0] = (size_t)r->at[0] + k[0] * a->d[0];
-				v[1] = (size_t)r->at[1] + k[1] * a->d[1];
-				v[2] = (size_t)at + k[2] * a->d[2];
-				fn(of, v, r->x[(v[0] * a->in[1] + v[1]) * a->in[2] + v[2]]);
+	taps_inside(from, a->k[2], a->d[2], a->in[2], span);
+	for (z = r->span[0][0]; z < r->span[0][1]; z++)
+		for (v = r->span[1][0]; v < r->span[1][1]; v++) {
+			line = line_of(r, z, v) * a->in[2];
+			for (t = span[0]; t < span[1]; t++) {
+				at = line + (size_t)(from + (ptrdiff_t)(t * a->d[2]));
+				fn(of, at, r->x[at]);
 			}
+		}
 }
 
-struct max_at {
-	const struct rlx_k_pool *a;
-	int64_t	base;		/* of the plane */
-	int64_t	where;
-	PT	best;
-};
-
-/* The first of equals; NaN is the largest. */
-RLX_INLINE void tap_max(void *of, const size_t v[3], PT x)
-{
-	struct max_at *m = of;
-
-	if (m->where >= 0 && (PT_NAN(m->best) || !(x > m->best || PT_NAN(x))))
-		return;
-	m->best = x;
-	m->where = m->base + index_of(m->a, v);
-}
-
-/* Maximum and where it was, pixel by pixel. */
-static void row_index(const struct row *r, int64_t *index, int64_t base)
-{
-	size_t i;
-
-	for (i = 0; i < r->a->out[2]; i++) {
-		struct max_at m = { r->a, base, -1, PT_LEAST };
-
-		each_tap(r, i, tap_max, &m);
-		r->y[i] = m.best;
-		index[i] = m.where;
-	}
-}
+#include "kernels/cpu/pool_argmax.h"
 
 #ifdef PT_FLOAT
 struct power_sum {
 	double	lp, sum;
 };
 
-RLX_INLINE void tap_power(void *of, const size_t v[3], PT x)
+RLX_INLINE void tap_power(void *of, size_t at, PT x)
 {
 	struct power_sum *s = of;
 
-	(void)v;
+	(void)at;
 	s->sum += pow(fabs((double)x), s->lp);
 }
 
@@ -445,14 +425,13 @@ static void outer_taps(struct row *r, size_t j, size_t o)
 	r->counted[j] = pad[1];
 }
 
-/* Rows that are walked output by output; false: they are folded. */
-static bool row_alone(const struct row *r)
+/* Rows that are not folded; false: they are. */
+static bool row_alone(const struct fold *f, const struct row *r)
 {
 	const struct rlx_k_pool *a = r->a;
 
 	if (a->index && PT_KIND(a) == RLX_K_POOL_MAX) {
-		row_index(r, a->index + (r->y - (PT *)a->y),
-			  r->x - (const PT *)a->x);
+		row_index(f, r, a->index + (r->y - (PT *)a->y), r->x - (const PT *)a->x);
 		return true;
 	}
 #ifdef PT_FLOAT
@@ -490,6 +469,8 @@ static void fold_init(struct fold *f, void *scratch)
 	f->counts = f->down + l.rows * (l.down_step + l.polyphase_step);
 	f->of = f->counts + a->out[2] + RLX_K_POOL_SLACK;
 	f->by = f->of + a->out[2] + RLX_K_POOL_SLACK;
+	f->rows = (PT *)((char *)scratch + rlx_k_pool_fold_bytes(a, sizeof(PT)));
+	f->step = rlx_k_pool_row_step(a);
 	for (t = 0; t < a->k[2]; t++) {
 		x = t * a->d[2];
 		f->off[t] = x % l.phases * l.group + x / l.phases;
@@ -521,7 +502,7 @@ static void pool_plain(const struct rlx_k_pool *a, size_t begin, size_t end, voi
 		r[n].polyphase = f.polyphase + n * f.l.polyphase_step;
 		outer_taps(&r[n], 0, o[0]);
 		outer_taps(&r[n], 1, o[1]);
-		if (!row_alone(&r[n]) && ++n == f.l.rows) {
+		if (!row_alone(&f, &r[n]) && ++n == f.l.rows) {
 			rows_run(&f, r, n);
 			n = 0;
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Max pooling of unsigned 64-bit integers. */
 #define PT		uint64_t
+#define PT_LANE		int64_t
 #define PT_LEAST	0
 #include "kernels/cpu/pool_plain.h"
 

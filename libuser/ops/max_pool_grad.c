@@ -165,17 +165,24 @@ static rlx_value gathered(struct rlx_graph *g, rlx_value idx, rlx_value d,
 			.starts = { w->pad + j, nd }, .ends = { end, nd });
 }
 
-/* Windows that may reach a block of a stride along each dimension, and how many that are. */
-static int64_t windows_of(const struct op_window *w, int64_t reach[3])
+/*
+ * Windows that may reach a block of a stride along each dimension. Are they few, and blocks not
+ * much more than the input, as padding and strides far wider than that would make them?
+ */
+static bool few_reach(const struct op_window *w, int64_t reach[3])
 {
+	enum { FEW = 9, MOST = 1 << 24 };	/* places are f32 */
+	double windows = 1, blocks = 1, in = 1;
 	uint32_t j;
 
-	for (j = 0; j < 3; j++)
+	for (j = 0; j < 3; j++) {
 		reach[j] = ((w->k[j] - 1) * w->dil[j] + w->stride[j]) / w->stride[j];
-	return reach[0] * reach[1] * reach[2];
+		windows *= (double)reach[j];
+		in *= (double)w->in[j];
+		blocks *= (double)(w->pad[j] + w->in[j] + w->stride[j]);
+	}
+	return windows <= FEW && in < MOST && blocks <= 16 * in + 4096;
 }
-
-enum { FEW_WINDOWS = 9 };
 
 /*
  * By planes: where each maximum was in its own, and then what took an element, or what is added
@@ -203,7 +210,7 @@ static enum rlx_status max_pool_grad_expand(struct rlx_expand *q)
 	d = op_reshape(q->g, q->in[1], out, y.rank - 1);
 	hit = rlx_emit(q->g, ge, .a = idx, .b = zero);
 	idx = rlx_emit(q->g, mod, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, (double)span));
-	if (windows_of(&w, reach) <= FEW_WINDOWS && span < 1 << 24) {
+	if (few_reach(&w, reach)) {
 		idx = rlx_emit(q->g, add, .a = idx, .b = rlx_scalar_const(q->g, RLX_I64, 1));
 		idx = rlx_emit(q->g, where, .cond = hit, .a = idx, .b = zero);
 		d = gathered(q->g, idx, d, &w, reach);

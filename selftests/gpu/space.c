@@ -235,7 +235,7 @@ static void one_pool(struct rlx_k_pool a, gpu_launch_fn *launch, uint64_t *s)
 			type == RLX_F16 ? 1e-3 : 8e-3) };
 	struct gpu_case c = { .name = "pool", .launch = launch, .cpu = pool_cpu, .args = &a,
 			      .size = sizeof(a), .units = a.planes * a.out[0] * a.out[1],
-			      .scratch = rlx_k_pool_scratch(&a, 4), .field = f, .n = 3 };
+			      .scratch = rlx_k_pool_scratch(&a, 4, a.index), .field = f, .n = 3 };
 	float *x = gpu_alloc(in, type, -2, 2, s);
 
 	a.type = (uint8_t)type;
@@ -245,7 +245,7 @@ static void one_pool(struct rlx_k_pool a, gpu_launch_fn *launch, uint64_t *s)
 	a.column_major = kc_pick(s, 0, 1);
 	if (a.kind == RLX_K_POOL_MAX && kc_pick(s, 0, 1))
 		a.index = gpu_alloc(out, RLX_I64, 0, 0, s);
-	c.scratch = rlx_k_pool_scratch(&a, 4);
+	c.scratch = rlx_k_pool_scratch(&a, 4, a.index);
 	for (size_t i = 0; i < in && type == RLX_F32 && kc_pick(s, 0, 9); i++)
 		x[i] = kc_pick(s, 0, 300) ? rintf(x[i] * 3) : NAN;	/* many equals */
 	a.x = x;

@@ -4,6 +4,7 @@
 
 #include "kernels/conv.h"
 #include "kernels/pool_layout.h"
+#include "rlx/dtype.h"
 #include "selftests/kernels/kernel_test.h"
 
 static size_t volume(const size_t d[3])
@@ -149,6 +150,8 @@ TEST(pool_f32)
 				x[j] = roundf(x[j] * 3);
 			if (i % 3 == 0 && kt_pick(&seed, 0, 30) == 0)
 				x[j] = NAN;
+			if (i % 7 == 0 && kt_pick(&seed, 0, 4))
+				x[j] = -INFINITY;
 		}
 		a.x = x;
 		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
@@ -159,12 +162,71 @@ TEST(pool_f32)
 				  kt_new(ny * 8) : NULL;
 			kt_run(rlx_kernels_get(isa)->pool_f32, &a,
 			       a.planes * a.out[0] * a.out[1],
-			       rlx_k_pool_scratch(&a, 4), &seed);
+			       rlx_k_pool_scratch(&a, 4, a.index), &seed);
 			check(&a, x, a.y, a.index, "pool_f32");
 			kt_free(a.y, ny * 4);
 			if (a.index)
 				kt_free(a.index, ny * 8);
 		}
+		kt_free(x, nx * 4);
+	}
+}
+
+/* Maxima of 64 bits and where they are: of whole numbers. */
+static void wide_check(enum rlx_isa isa, const struct rlx_k_pool *shape, const float *x,
+		       enum rlx_dtype t, uint64_t *seed)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	rlx_k_fn *fn = t == RLX_F64 ? k->pool_f64 : t == RLX_I64 ? k->pool_i64 : k->pool_u64;
+	const size_t nx = shape->planes * volume(shape->in);
+	const size_t ny = shape->planes * volume(shape->out);
+	union { double f; int64_t i; uint64_t u; } *bits = kt_new(nx * 8), *y = kt_new(ny * 8);
+	float *narrow = kt_new(ny * 4);
+	struct rlx_k_pool a = *shape;
+	size_t i;
+
+	for (i = 0; i < nx; i++)
+		if (t == RLX_F64)
+			bits[i].f = (double)x[i];
+		else
+			bits[i].i = (int64_t)x[i];
+	a.x = (const float *)bits;
+	a.y = (float *)y;
+	a.index = kt_new(ny * 8);
+	kt_run(fn, &a, a.planes * a.out[0] * a.out[1], rlx_k_pool_scratch(&a, 8, true), seed);
+	for (i = 0; i < ny; i++)
+		if (t == RLX_F64)
+			narrow[i] = (float)y[i].f;
+		else if (a.index[i] < 0)
+			narrow[i] = y[i].i == (t == RLX_I64 ? INT64_MIN : 0) ? -INFINITY : NAN;
+		else
+			narrow[i] = t == RLX_I64 ? (float)y[i].i : (float)y[i].u;
+	check(&a, x, narrow, a.index, "64 bits");
+	kt_free(bits, nx * 8);
+	kt_free(y, ny * 8);
+	kt_free(narrow, ny * 4);
+	kt_free(a.index, ny * 8);
+}
+
+TEST(places_of_maxima_of_64_bits)
+{
+	static const enum rlx_dtype types[] = { RLX_F64, RLX_I64, RLX_U64 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 90; i++) {
+		struct rlx_k_pool a;
+		size_t nx, j;
+		float *x;
+
+		shape_random(&a, kt_pick(&seed, 1, 3), &seed);
+		a.kind = RLX_K_POOL_MAX;
+		nx = a.planes * volume(a.in);
+		x = kt_new(nx * 4);
+		for (j = 0; j < nx; j++)	/* the least of unsigned ones, too */
+			x[j] = (float)kt_pick(&seed, 0, i % 2 ? 1 : 1000);
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			if (kt_isa_runs(isa))
+				wide_check(isa, &a, x, types[i % 3], &seed);
 		kt_free(x, nx * 4);
 	}
 }
@@ -195,7 +257,7 @@ TEST(mean_of_the_largest)
 					continue;
 				a.y = kt_new(ny);
 				kt_run(rlx_kernels_get(isa)->pool_f32, &a, PLANES * WINDOWS,
-				       rlx_k_pool_scratch(&a, 4), &seed);
+				       rlx_k_pool_scratch(&a, 4, false), &seed);
 				check(&a, x, a.y, NULL, "the largest");
 				kt_free(a.y, ny);
 			}
@@ -225,7 +287,8 @@ TEST(padding_wider_than_the_row)
 		a.s[2] = 1 + i / 3 % 2;
 		a.k[1] = i / 6 % 2 ? 2 : 14;	/* too many taps for shared rows */
 		a.y = kt_new(ny);
-		kt_run(rlx_kernels_get(isa)->pool_f32, &a, 2, rlx_k_pool_scratch(&a, 4), &seed);
+		kt_run(rlx_kernels_get(isa)->pool_f32, &a, 2,
+		       rlx_k_pool_scratch(&a, 4, false), &seed);
 		check(&a, x[0], a.y, NULL, "padding alone");
 		kt_free(a.y, ny);
 	}

@@ -283,6 +283,33 @@ EVERYWHERE(pool_3d)
 		}
 }
 
+/* Rows as wide as their padding took gigabytes. The middle one of three windows has data. */
+EVERYWHERE(pool_in_wide_padding)
+{
+	enum { WIDE = 1 << 24 };
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 1, 2, 3), -2, 2), y, d;
+	rlx_value dy = rig_random(r, rlx_type(RLX_F32, 1, 2, 3), -2, 2);
+	int64_t c, i;
+
+	y = rlx_emit(r->g, pool, .x = x, .kernel = RLX_INTS(2), .stride = RLX_INTS(WIDE),
+		     .pad = RLX_INTS(WIDE, WIDE), .indices = true);
+	rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = RLX_VALUES(y),
+					.seed = RLX_VALUES(dy), .wrt = RLX_VALUES(x) }, &d);
+	rig_output(r, y);
+	rig_output(r, rlx_out(r->g, y, 1));
+	rig_output(r, d);
+	rig_run(r);
+	for (c = 0; c < 2; c++) {
+		int64_t at = 3 * c + (rig_in(r, 0, 3 * c + 1) > rig_in(r, 0, 3 * c));
+
+		for (i = 0; i < 3; i++) {
+			rig_want(r, 0, 3 * c + i, i == 1 ? rig_in(r, 0, at) : -INFINITY, 0);
+			rig_want(r, 1, 3 * c + i, i == 1 ? (double)at : -1, 0);
+			rig_want(r, 2, 3 * c + i, 3 * c + i == at ? rig_in(r, 1, 3 * c + 1) : 0, 0);
+		}
+	}
+}
+
 /* 7: what is not known is an error that names it, never a silent nothing. */
 TEST(unknown_op)
 {
