@@ -201,6 +201,8 @@ TEST(definitions)
 		CHECKF(o->impl->infer, "%s has no infer", o->name);
 		CHECKF(leaf || o->impl->eval || o->impl->expand,
 		       "%s has neither eval nor expand", o->name);
+		CHECKF(rlx_op_has_samples(o) || leaf || o->index == RLX_OP_custom ||
+		       o->index == RLX_OP_region, "%s has no samples", o->name);
 		CHECKF(o->doc && *o->doc && o->index == d, "%s: doc or index", o->name);
 		CHECKF(rlx_op_find(o->name, strlen(o->name)) == o, "%s is not found", o->name);
 		CHECKF(!(o->traits & RLX_T_FUSED) || o->impl->expand, "%s is fused without expand",
