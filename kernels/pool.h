@@ -28,7 +28,8 @@ enum rlx_k_pool_kind {
  *	integers, and @kind is RLX_K_POOL_MAX
  * @index: plain with RLX_K_POOL_MAX: where each maximum came from, or NULL;
  *	counts elements of the whole of @x; the first of equals; -1 for a window
- *	wholly in the padding; on a CPU a plane then has less than 2^31 elements
+ *	wholly in the padding; on a CPU
+ *	a plane and the reach of a window's row then have less than 2^31 elements
  * @planes: images times channels, or for pool_c times blocks
  * @in, @out, @k, @s, @d, @p: depth, height, width of input, output, window,
  *	stride, dilation, padding before; unused leading ones are 1 (padding 0).

@@ -64,19 +64,22 @@ static inline size_t rlx_k_pool_rows_bytes(const struct rlx_k_pool *a, size_t ro
 	       (rows * rlx_k_pool_row_step(a) + RLX_K_POOL_SLACK) * elem;
 }
 
+/* Of how many of the input's rows a window is, at most. */
+static inline size_t rlx_k_pool_window_rows(const struct rlx_k_pool *a)
+{
+	return (a->k[0] < a->in[0] ? a->k[0] : a->in[0]) *
+	       (a->k[1] < a->in[1] ? a->k[1] : a->in[1]);
+}
+
 /*
  * Bytes for a thread: where rows are folded, and behind that what is known of each row of a
  * plane's output, or with indices the rows that a window has at most.
  */
 static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem, bool indices)
 {
-	size_t rows = 1, j;
-
 	if (!indices)
 		return rlx_k_pool_fold_bytes(a, elem) + a->out[1] * RLX_K_POOL_OF_ROW;
-	for (j = 0; j < 2; j++)
-		rows *= a->k[j] < a->in[j] ? a->k[j] : a->in[j];
-	return rlx_k_pool_rows_bytes(a, rows, elem);
+	return rlx_k_pool_rows_bytes(a, rlx_k_pool_window_rows(a), elem);
 }
 
 /* The same for the gradient of maxima: all rows of a plane. */

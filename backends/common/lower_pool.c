@@ -48,15 +48,17 @@ double rlx_lower_pool_geometry(struct rlx_k_pool *a, const struct rlx_type *x,
 	return taps;
 }
 
-const char *rlx_lower_pool_excess(const struct rlx_k_pool *a, bool argmax, size_t scratch,
-				  size_t elem)
+const char *rlx_lower_pool_excess(const struct rlx_k_pool *a, size_t rows)
 {
 	enum { MUCH = 1 << 22 };	/* elements of scratch that need no reason */
+	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
 	size_t plane = a->in[0] * a->in[1] * a->in[2];
+	double all = (double)l.width * 2 * (double)(rows + 1) + 3 * (double)a->out[2];
 
-	if (argmax && plane > INT32_MAX)
-		return "maxima's places in a plane of more than 2^31 - 1 elements";
-	return scratch / elem > 64 * plane + MUCH ? "padding far wider than the plane" : NULL;
+	/* places count on from a window's begin as far as its last tap */
+	if (rows && (double)plane + (double)a->k[2] * (double)a->d[2] > INT32_MAX)
+		return "maxima's places in a plane of about 2^31 elements or more";
+	return all > 64 * (double)plane + MUCH ? "padding far wider than the plane" : NULL;
 }
 
 enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
@@ -77,8 +79,8 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	taps = rlx_lower_pool_geometry(a, x, y, nd, &lists);
 	if (!lo->ops->has_16bit && !is_blocked(lo, p)) {	/* a CPU's, plain */
+		excess = rlx_lower_pool_excess(a, p->indices ? rlx_k_pool_window_rows(a) : 0);
 		scratch = rlx_k_pool_scratch(a, elem, p->indices);
-		excess = rlx_lower_pool_excess(a, p->indices, scratch, elem);
 	}
 	if (excess)
 		return rlx_lower_unsupported(lo, excess);

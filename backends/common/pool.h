@@ -20,10 +20,9 @@ double rlx_lower_pool_geometry(struct rlx_k_pool *a, const struct rlx_type *x,
 			       const struct rlx_pool_lists *w);
 
 /*
- * Why a CPU has no kernel for a pool of this much @scratch, in bytes, of elements of @elem bytes;
- * NULL: it has. @argmax: maxima's places are wanted.
+ * Why a CPU has no kernel for a pool that puts so many of the input's rows by phase, to find
+ * maxima's places, or 0; NULL: it has.
  */
-const char *rlx_lower_pool_excess(const struct rlx_k_pool *a, bool argmax, size_t scratch,
-				  size_t elem);
+const char *rlx_lower_pool_excess(const struct rlx_k_pool *a, size_t rows);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The gradient of max pooling. */
+#include "ops/batch.h"
 #include "ops/window.h"
 
 /*
@@ -7,7 +8,8 @@
  * Dtypes:	x: f64 f32 f16 bf16; dy and dx as x
  * Does:	each dy is added where the maximum of its window was, the first of equal ones; a
  *		window of padding alone adds nothing. kernel, stride, pad, dilation and ceil are
- *		those of pool. Sums of several windows are rounded once.
+ *		those of pool. Windows that have one maximum add up in f64 here, in x's dtype or
+ *		f32 elsewhere.
  * Errors:	RLX_ESHAPE if dy is not what pool makes of x.
  * Gradient:	to dy: what it was added to; none to x
  * Source:	ONNX MaxPool-12, its derivative
@@ -19,7 +21,7 @@ RLX_OP(max_pool_grad, "dy of max pooling, added where each window's maximum is",
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
 	ATTR(bool, ceil),
-	RLX_T_REDUCTION | RLX_T_SELECT | RLX_T_STEPPED | RLX_T_NONFINITE)
+	RLX_T_REDUCTION | RLX_T_STEPPED)
 
 static void geometry(const struct rlx_op_max_pool_grad *a, const struct rlx_type *x,
 		     struct op_window *w)
@@ -226,6 +228,11 @@ static enum rlx_status max_pool_grad_expand(struct rlx_expand *q)
 	return op_done(q->g);
 }
 
+static enum rlx_status max_pool_grad_batch(struct rlx_batching *q)
+{
+	return op_batch_merged(q, 3);
+}
+
 static bool max_pool_grad_sample(unsigned int i, struct rlx_sample *s)
 {
 	static const struct {
@@ -267,5 +274,6 @@ static bool max_pool_grad_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_max_pool_grad_impl = {
 	.infer = max_pool_grad_infer, .scratch = max_pool_grad_scratch,
 	.eval = max_pool_grad_eval, .expand = max_pool_grad_expand,
+	.batch = max_pool_grad_batch,
 };
 RLX_SAMPLES(max_pool_grad, max_pool_grad_sample)

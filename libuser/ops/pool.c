@@ -86,33 +86,38 @@ static void geometry(const struct rlx_op_pool *a, const struct rlx_type *x,
 	op_window_out(w, a->ceil);
 }
 
-/* What one window gathers. */
-struct window_sum {
-	double	sum;
-	int64_t	taps, padded;	/* inside the input; inside it or its padding */
-};
-
-static void gather_window(const struct rlx_eval *q, const struct op_window *w,
-			  int64_t base, const int64_t o[3], struct window_sum *r)
+/* Elements of a window by which its mean is made: inside the input, or the padding as well. */
+static double counted(const struct rlx_op_pool *a, const struct op_window *w, const int64_t o[3])
 {
-	const struct rlx_op_pool *a = q->args;
-	int64_t taps = w->k[0] * w->k[1] * w->k[2], t, p[3], at;
-	bool in_pad;
+	double n = 1;
 	uint32_t j;
 
-	for (*r = (struct window_sum){ 0 }, t = 0; t < taps; t++) {
-		at = op_window_tap(w, o, t, p);
-		for (in_pad = true, j = 0; j < 3; j++)
-			in_pad = in_pad && p[j] < w->in[j] + w->pad_end[j];
-		r->padded += in_pad;
-		if (at < 0)
-			continue;
-		r->taps++;
-		if (a->kind == RLX_POOL_AVG)
-			r->sum += el_get(&q->in[0], base + at);
-		else
-			r->sum += pow(fabs(el_get(&q->in[0], base + at)), a->p);
+	for (j = 0; j < 3; j++) {
+		int64_t at = o[j] * w->stride[j] - w->pad[j];
+
+		n *= (double)(a->include_pad ?
+			      op_window_below(w, j, at, w->in[j] + w->pad_end[j]) :
+			      op_window_below(w, j, at, w->in[j]) - op_window_below(w, j, at, 0));
 	}
+	return n;
+}
+
+static double gather_window(const struct rlx_eval *q, const struct op_window *w, int64_t base,
+			    const int64_t o[3])
+{
+	const struct rlx_op_pool *a = q->args;
+	struct op_taps t;
+	double sum = 0, n;
+
+	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t)) {
+		double v = el_get(&q->in[0], base + t.offset);
+
+		sum += a->kind == RLX_POOL_AVG ? v : pow(fabs(v), a->p);
+	}
+	if (a->kind == RLX_POOL_LP)
+		return pow(sum, 1.0 / a->p);
+	n = counted(a, w, o);
+	return n > 0 ? sum / n : 0;
 }
 
 /* The flat position as ONNX counts it: rows or columns first within the plane. */
@@ -146,10 +151,9 @@ static enum rlx_status pool_eval(struct rlx_eval *q)
 	const struct rlx_op_pool *a = q->args;
 	const struct rlx_type *x = &q->in[0].type;
 	struct rlx_type shape;
-	struct window_sum r;
 	struct op_window g;
 	struct op_walk w;
-	int64_t base, n;
+	int64_t base;
 
 	geometry(a, x, &g);
 	shape = (struct rlx_type){ RLX_F64, 4, { x->dim[0] * x->dim[1], g.out[0],
@@ -162,12 +166,7 @@ static enum rlx_status pool_eval(struct rlx_eval *q)
 				  op_window_max(&g, &q->in[0], base, w.idx + 1));
 			continue;
 		}
-		gather_window(q, &g, base, w.idx + 1, &r);
-		n = a->include_pad ? r.padded : r.taps;
-		if (a->kind == RLX_POOL_AVG)
-			el_set(&q->out[0], w.i, n ? r.sum / (double)n : 0);
-		else
-			el_set(&q->out[0], w.i, pow(r.sum, 1.0 / a->p));
+		el_set(&q->out[0], w.i, gather_window(q, &g, base, w.idx + 1));
 	}
 	return RLX_OK;
 }
@@ -176,26 +175,16 @@ static enum rlx_status pool_eval(struct rlx_eval *q)
 static rlx_value counts(struct rlx_graph *g, const struct rlx_op_pool *a,
 			const struct op_window *w)
 {
-	int64_t n = w->out[0] * w->out[1] * w->out[2], i, o, k, p;
+	int64_t n = w->out[0] * w->out[1] * w->out[2], i, at, o[3];
 	struct rlx_type t = { RLX_F64, w->nd, { 0 } };
 	double *c = rlx_malloc((size_t)(n + 1) * sizeof(*c));
 	rlx_value v = RLX_NONE;
 	uint32_t j;
 
 	for (i = 0; c && i < n; i++) {
-		for (c[i] = 1, o = i, j = 3; j-- > 0; o /= w->out[j]) {
-			double hits = 0;
-
-			for (k = 0; k < w->k[j]; k++) {
-				p = o % w->out[j] * w->stride[j] - w->pad[j] + k * w->dil[j];
-				if (a->include_pad)
-					hits += p < w->in[j] + w->pad_end[j];
-				else
-					hits += p >= 0 && p < w->in[j];
-			}
-			c[i] *= hits;
-		}
-		c[i] = c[i] > 0 ? c[i] : 1;
+		for (at = i, j = 3; j-- > 0; at /= w->out[j])
+			o[j] = at % w->out[j];
+		c[i] = fmax(counted(a, w, o), 1);
 	}
 	for (j = 0; j < w->nd; j++)
 		t.dim[j] = w->out[3 - w->nd + j];

@@ -69,28 +69,59 @@ bool op_window_out(struct op_window *w, bool ceil)
 	return true;
 }
 
-int64_t op_window_tap(const struct op_window *w, const int64_t o[3], int64_t t, int64_t p[3])
+int64_t op_window_below(const struct op_window *w, uint32_t j, int64_t at, int64_t limit)
 {
-	bool inside = true;
+	int64_t n = limit > at ? (limit - at + w->dil[j] - 1) / w->dil[j] : 0;
+
+	return n < w->k[j] ? n : w->k[j];
+}
+
+static void taps_set(struct op_taps *t)
+{
+	const struct op_window *w = t->w;
+	int64_t p[3];
 	uint32_t j;
 
-	for (j = 3; j-- > 0; t /= w->k[j]) {
-		p[j] = o[j] * w->stride[j] - w->pad[j] + t % w->k[j] * w->dil[j];
-		inside = inside && p[j] >= 0 && p[j] < w->in[j];
+	for (j = 0; j < 3; j++)
+		p[j] = t->at[j] + t->k[j] * w->dil[j];
+	t->offset = (p[0] * w->in[1] + p[1]) * w->in[2] + p[2];
+}
+
+void op_taps_begin(struct op_taps *t, const struct op_window *w, const int64_t o[3])
+{
+	uint32_t j;
+
+	*t = (struct op_taps){ .w = w };
+	for (j = 0; j < 3; j++) {
+		t->at[j] = o[j] * w->stride[j] - w->pad[j];
+		t->span[j][0] = t->k[j] = op_window_below(w, j, t->at[j], 0);
+		t->span[j][1] = op_window_below(w, j, t->at[j], w->in[j]);
+		t->done = t->done || t->span[j][0] >= t->span[j][1];
 	}
-	return inside ? (p[0] * w->in[1] + p[1]) * w->in[2] + p[2] : -1;
+	if (!t->done)
+		taps_set(t);
+}
+
+void op_taps_next(struct op_taps *t)
+{
+	uint32_t j = 3;
+
+	while (j-- > 0 && ++t->k[j] == t->span[j][1])
+		t->k[j] = t->span[j][0];
+	t->done = j == UINT32_MAX;
+	if (!t->done)
+		taps_set(t);
 }
 
 int64_t op_window_max(const struct op_window *w, const struct rlx_tensor *x, int64_t base,
 		      const int64_t o[3])
 {
-	int64_t taps = w->k[0] * w->k[1] * w->k[2], best = -1, t, p[3], at;
+	int64_t best = -1;
+	struct op_taps t;
 
-	for (t = 0; t < taps; t++) {
-		at = op_window_tap(w, o, t, p);
-		if (at >= 0 && (best < 0 || op_compare(x, base + at, base + best) > 0))
-			best = at;
-	}
+	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t))
+		if (best < 0 || op_compare(x, base + t.offset, base + best) > 0)
+			best = t.offset;
 	return best;
 }
 

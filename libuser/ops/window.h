@@ -36,10 +36,21 @@ enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args
 				const int64_t *k, struct op_window *w);
 
 /*
- * Where tap @t of the window at @o lies, @p, and its offset in the plane; -1: outside the input.
- * Taps count up along the last dimension first.
+ * The taps of a window that lie inside the input, the last dimension's first:
+ *	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t))
  */
-int64_t op_window_tap(const struct op_window *w, const int64_t o[3], int64_t t, int64_t p[3]);
+struct op_taps {
+	const struct op_window *w;
+	int64_t	 at[3];		/* where the window begins */
+	int64_t	 span[3][2];	/* its taps inside, first and behind the last */
+	int64_t	 k[3];
+	int64_t	 offset;	/* of this one in the plane */
+	bool	 done;
+};
+void op_taps_begin(struct op_taps *t, const struct op_window *w, const int64_t o[3]);
+void op_taps_next(struct op_taps *t);
+/* How many taps along dimension @j of a window that begins at @at lie below @limit. */
+int64_t op_window_below(const struct op_window *w, uint32_t j, int64_t at, int64_t limit);
 /*
  * The largest element of the window at @o, as its offset in the plane of @x that begins at element
  * @base: the first of equal ones, NaN before all numbers; -1: the window has padding alone.

@@ -172,6 +172,15 @@ TEST(pool_f32)
 	}
 }
 
+/* The place of element @at, counted in columns, of the whole of x. */
+static int64_t plain_place(const struct rlx_k_pool *a, int64_t at)
+{
+	const int64_t plane = (int64_t)volume(a->in), d = (int64_t)a->in[0], h = (int64_t)a->in[1];
+	int64_t in = at % plane;
+
+	return at - in + (in % d * h + in / d % h) * (int64_t)a->in[2] + in / d / h;
+}
+
 /* Maxima of 64 bits and where they are: of whole numbers. */
 static void wide_check(enum rlx_isa isa, const struct rlx_k_pool *shape, const float *x,
 		       enum rlx_dtype t, uint64_t *seed)
@@ -185,22 +194,30 @@ static void wide_check(enum rlx_isa isa, const struct rlx_k_pool *shape, const f
 	struct rlx_k_pool a = *shape;
 	size_t i;
 
+	/* the least there is, and far from what 32 bits tell apart: in the order of @x */
 	for (i = 0; i < nx; i++)
 		if (t == RLX_F64)
-			bits[i].f = (double)x[i];
+			bits[i].f = x[i] > 0 ? 0x1p60 + (double)x[i] * 0x1p8 : -INFINITY;
+		else if (t == RLX_I64)
+			bits[i].i = x[i] > 500 ? INT64_MAX - 1000 + (int64_t)x[i] :
+				    INT64_MIN + (int64_t)x[i];
 		else
-			bits[i].i = (int64_t)x[i];
+			bits[i].u = x[i] > 500 ? UINT64_MAX - 1000 + (uint64_t)x[i] : (uint64_t)x[i];
 	a.x = (const float *)bits;
 	a.y = (float *)y;
 	a.index = kt_new(ny * 8);
 	kt_run(fn, &a, a.planes * a.out[0] * a.out[1], rlx_k_pool_scratch(&a, 8, true), seed);
-	for (i = 0; i < ny; i++)
-		if (t == RLX_F64)
-			narrow[i] = (float)y[i].f;
-		else if (a.index[i] < 0)
-			narrow[i] = y[i].i == (t == RLX_I64 ? INT64_MIN : 0) ? -INFINITY : NAN;
-		else
-			narrow[i] = t == RLX_I64 ? (float)y[i].i : (float)y[i].u;
+	for (i = 0; i < ny; i++) {
+		uint64_t none = t == RLX_F64 ? (uint64_t)0xfff << 52 :
+				t == RLX_I64 ? (uint64_t)1 << 63 : 0;
+		int64_t at = a.index[i];
+
+		if (at >= 0 && a.column_major)
+			at = plain_place(&a, at);
+		CHECKF(y[i].u == (at < 0 ? none : bits[at].u), "type %d: [%zu] is %llx", t, i,
+		       (unsigned long long)y[i].u);
+		narrow[i] = at < 0 ? -INFINITY : x[at];
+	}
 	check(&a, x, narrow, a.index, "64 bits");
 	kt_free(bits, nx * 8);
 	kt_free(y, ny * 8);

@@ -10,6 +10,7 @@
 #include "rlx/grad.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/lib/xy_net.h"
 
 /* 1 and 11: integer indices are integers, constant or not, of any size. */
 EVERYWHERE(gather_constant_indices)
@@ -307,6 +308,27 @@ EVERYWHERE(pool_in_wide_padding)
 			rig_want(r, 1, 3 * c + i, i == 1 ? (double)at : -1, 0);
 			rig_want(r, 2, 3 * c + i, 3 * c + i == at ? rig_in(r, 1, 3 * c + 1) : 0, 0);
 		}
+	}
+}
+
+/* Of 2^66 taps one is inside: the evaluator, which CPUs leave these to, took all in turn. */
+TEST(pool_of_huge_windows)
+{
+	static const char *const device[] = { "ref", "cpu" };
+	const int64_t k = 1 << 22, pad[6] = { k - 1, k - 1, k - 1, 0, 0, 0 };
+	struct xy_net n;
+	float x = 3, y;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = device[i % 2] };
+		rlx_value v = xy_begin(&n, rlx_type(RLX_F32, 1, 1, 1, 1, 1));
+
+		xy_end(&n, rlx_emit(n.g, pool, .x = v, .kernel = RLX_INTS(k, k, k),
+				    .pad = { pad, 6 }, .kind = i / 2 ? RLX_POOL_AVG : RLX_POOL_MAX));
+		xy_run(&n, n.g, &o, &x, &y, NULL);
+		CHECKF(y == 3, "%s, kind %d: %g", device[i % 2], i / 2, (double)y);
+		rlx_graph_put(n.g);
 	}
 }
 
