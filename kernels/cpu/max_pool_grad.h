@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The gradient of max pooling in the plain layout, a plane at a time: all its rows are put by
- * phase, and maxima found by vectors of outputs (pool_argmax.h). What they add to lies apart by
- * the stride, and windows overlap: that is done one by one. Included behind pool_plain.h.
+ * The gradient of max pooling in the plain layout, a plane at a time: all its rows are
+ * deinterleaved, and maxima found by vectors of outputs (pool_argmax.h). What they add to lies
+ * apart by the stride, and windows overlap: that is done one by one. Included behind pool_plain.h.
  */
 #ifndef RLX_CPU_MAX_POOL_GRAD_H
 #define RLX_CPU_MAX_POOL_GRAD_H
@@ -10,18 +10,25 @@
 static void add_row(const struct fold *f, const struct row *r, const PT *dy, PT *dx)
 {
 	const struct rlx_k_pool *a = f->a;
-	const struct put_rows p = {
+	const struct phase_rows p = {
 		/* tap 0 may not be inside */
 		.at = ((size_t)r->at[0] * a->in[1] + (size_t)r->at[1]) * f->step,
 		.rows = f->rows, .step = { a->d[0] * a->in[1] * f->step, a->d[1] * f->step },
 	};
+	const bool narrow = is_narrow(a);
 	pt_lanes where;
 	size_t i, j;
 
-	for (i = 0; i < a->out[2]; i += PT_LANES) {
-		largest(f, r, &p, i, &where);
+	for (i = 0; i < a->out[2] && narrow; i++) {
+		int64_t at = argmax_one(r, i).where;
+
+		if (at >= 0)
+			dx[at] += dy[i];
+	}
+	for (; i < a->out[2]; i += PT_LANES) {
+		argmax(f, r, &p, i, &where);
 		for (j = 0; j < PT_LANES && i + j < a->out[2]; j++) {
-			int64_t at = max_at(r, &where, i, j);
+			int64_t at = argmax_at(r, &where, i, j);
 
 			if (at >= 0)
 				dx[at] += dy[i + j];
@@ -46,8 +53,8 @@ static void max_pool_grad(const struct rlx_k_max_pool_grad *g, size_t begin, siz
 
 		r.x = (const PT *)a->x + u * in;
 		memset(dx, 0, in * sizeof(PT));
-		for (i = 0; i < lines; i++)
-			put_row(&f, r.x + i * a->in[2], f.rows + i * f.step);
+		for (i = 0; i < lines && !is_narrow(a); i++)
+			deinterleave_row(&f, r.x + i * a->in[2], f.rows + i * f.step);
 		for (i = 0; i < rows; i++) {
 			outer_taps(&r, 0, i / a->out[1]);
 			outer_taps(&r, 1, i % a->out[1]);

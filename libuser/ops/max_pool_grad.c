@@ -23,44 +23,33 @@ RLX_OP(max_pool_grad, "dy of max pooling, added where each window's maximum is",
 	ATTR(bool, ceil),
 	RLX_T_REDUCTION | RLX_T_STEPPED)
 
-static void geometry(const struct rlx_op_max_pool_grad *a, const struct rlx_type *x,
-		     struct op_window *w)
+static struct op_window_args window_args(const struct rlx_op_max_pool_grad *a)
 {
-	const struct op_window_args wa = { a->stride, a->pad, a->dilation, a->ceil };
-
-	op_window_set(w, &wa, x, a->kernel.v, x->rank - 2);
-	op_window_out(w, a->ceil);
+	return (struct op_window_args){ a->stride, a->pad, a->dilation, a->ceil };
 }
 
-/* From the type of x that of what its pool gives. */
-static void pooled(const struct op_window *w, struct rlx_type *t)
+static void geometry(const struct rlx_op_max_pool_grad *a, const struct rlx_type *x,
+		     struct op_window *w, struct rlx_type *y)
 {
-	uint32_t i;
+	const struct op_window_args wa = window_args(a);
 
-	for (i = 0; i < w->nd; i++)
-		t->dim[2 + i] = w->out[3 - w->nd + i];
+	op_pool_set(w, &wa, a->kernel, x, y);
 }
 
 static enum rlx_status max_pool_grad_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_max_pool_grad *a = q->args;
-	const struct op_window_args wa = { a->stride, a->pad, a->dilation, a->ceil };
+	const struct op_window_args wa = window_args(a);
 	enum rlx_status st = op_need_rank(q, 0, 3, 5);
-	struct rlx_type y = *q->in[0];
-	struct op_window w;
+	struct rlx_type y;
 	uint32_t i;
 
 	if (!st)
 		st = op_need_float(q, 0, false);
+	if (!st)
+		st = op_pool_infer(q, &wa, a->kernel, &y);
 	if (st)
 		return st;
-	if (a->kernel.n != y.rank - 2)
-		return op_fail(q, RLX_EINVAL, "%u kernel sizes for %u spatial dimensions",
-			       a->kernel.n, y.rank - 2);
-	st = op_window_infer(q, &wa, a->kernel.v, &w);
-	if (st)
-		return st;
-	pooled(&w, &y);
 	for (i = 0; i < y.rank && q->in[1]->rank == y.rank; i++)
 		if (q->in[1]->dim[i] != y.dim[i])
 			return op_fail(q, RLX_ESHAPE, "dy's dimension %u is %lld; pooling x gives "
@@ -86,7 +75,7 @@ static enum rlx_status max_pool_grad_eval(struct rlx_eval *q)
 	double *sum = q->scratch;
 	struct op_window w;
 
-	geometry(q->args, x, &w);
+	geometry(q->args, x, &w, NULL);
 	n = w.out[0] * w.out[1] * w.out[2];
 	for (p = 0; p < planes; p++) {
 		for (i = 0; i < span; i++)
@@ -204,7 +193,7 @@ static enum rlx_status max_pool_grad_expand(struct rlx_expand *q)
 		q->out[0] = op_zeros_like(q->g, q->in[0]);
 		return op_done(q->g);
 	}
-	geometry(a, &x, &w);
+	geometry(a, &x, &w, NULL);
 	idx = rlx_emit(q->g, pool, .x = q->in[0], .kernel = a->kernel,
 		       .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
 		       .ceil = a->ceil, .indices = true);
@@ -258,7 +247,7 @@ static bool max_pool_grad_sample(unsigned int i, struct rlx_sample *s)
 		return false;
 	nd = c[i].x.rank - 2;
 	s->n_in = 2;
-	s->in[0] = s->in[1] = c[i].x;
+	s->in[0] = c[i].x;
 	s->lo[0] = -20, s->hi[0] = 20;	/* so that few maxima are near ties */
 	s->tol = 2e-6;
 	*a = (struct rlx_op_max_pool_grad){ .ceil = c[i].ceil };
@@ -266,8 +255,7 @@ static bool max_pool_grad_sample(unsigned int i, struct rlx_sample *s)
 	a->stride = op_keep(s, (struct rlx_ints){ c[i].stride, nd });
 	a->pad = op_keep(s, (struct rlx_ints){ c[i].pad, 2 * nd });
 	a->dilation = op_keep(s, (struct rlx_ints){ c[i].dil, nd });
-	geometry(a, &c[i].x, &w);
-	pooled(&w, &s->in[1]);
+	geometry(a, &c[i].x, &w, &s->in[1]);
 	return true;
 }
 

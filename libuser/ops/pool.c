@@ -46,8 +46,6 @@ static enum rlx_status pool_infer(struct rlx_infer *q)
 	const struct rlx_op_pool *a = q->args;
 	const struct op_window_args wa = window_args(a);
 	enum rlx_status st = op_need_rank(q, 0, 3, 5);
-	struct op_window w;
-	uint32_t i;
 
 	if (!st)
 		st = op_need_enum(q, "kind", a->kind, RLX_POOL_LP + 1);
@@ -56,19 +54,13 @@ static enum rlx_status pool_infer(struct rlx_infer *q)
 		     op_need_float(q, 0, false);
 	if (st)
 		return st;
-	if (a->kernel.n != q->in[0]->rank - 2)
-		return op_fail(q, RLX_EINVAL, "%u kernel sizes for %u spatial dimensions",
-			       a->kernel.n, q->in[0]->rank - 2);
 	if (a->kind == RLX_POOL_LP && a->p < 1)
 		return op_fail(q, RLX_EINVAL, "p is %d; 1 or more is needed", a->p);
 	if (a->indices && a->kind != RLX_POOL_MAX)
 		return op_fail(q, RLX_EINVAL, "only max pooling has indices");
-	st = op_window_infer(q, &wa, a->kernel.v, &w);
+	st = op_pool_infer(q, &wa, a->kernel, &q->out[0]);
 	if (st)
 		return st;
-	q->out[0] = *q->in[0];
-	for (i = 0; i < w.nd; i++)
-		q->out[0].dim[2 + i] = w.out[3 - w.nd + i];
 	if (a->indices) {
 		q->n_out = 2;
 		q->out[1] = q->out[0];
@@ -82,8 +74,7 @@ static void geometry(const struct rlx_op_pool *a, const struct rlx_type *x,
 {
 	const struct op_window_args wa = window_args(a);
 
-	op_window_set(w, &wa, x, a->kernel.v, x->rank - 2);
-	op_window_out(w, a->ceil);
+	op_pool_set(w, &wa, a->kernel, x, NULL);
 }
 
 /* Elements of a window by which its mean is made: inside the input, or the padding as well. */

@@ -144,6 +144,35 @@ enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args
 	return RLX_OK;
 }
 
+void op_pool_set(struct op_window *w, const struct op_window_args *a, struct rlx_ints kernel,
+		 const struct rlx_type *x, struct rlx_type *y)
+{
+	uint32_t i;
+
+	op_window_set(w, a, x, kernel.v, x->rank - 2);
+	op_window_out(w, a->ceil);
+	if (!y)
+		return;
+	*y = *x;
+	for (i = 0; i < w->nd; i++)
+		y->dim[2 + i] = w->out[3 - w->nd + i];
+}
+
+enum rlx_status op_pool_infer(struct rlx_infer *q, const struct op_window_args *a,
+			      struct rlx_ints kernel, struct rlx_type *y)
+{
+	enum rlx_status st;
+	struct op_window w;
+
+	if (kernel.n != q->in[0]->rank - 2)
+		return op_fail(q, RLX_EINVAL, "%u kernel sizes for %u spatial dimensions",
+			       kernel.n, q->in[0]->rank - 2);
+	st = op_window_infer(q, a, kernel.v, &w);
+	if (!st)
+		op_pool_set(&w, a, kernel, q->in[0], y);
+	return st;
+}
+
 enum rlx_status op_conv_infer(struct rlx_infer *q, const struct op_window_args *a,
 			      int64_t groups, struct op_conv *c, struct rlx_type *y)
 {

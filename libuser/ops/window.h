@@ -58,6 +58,13 @@ int64_t op_window_below(const struct op_window *w, uint32_t j, int64_t at, int64
 int64_t op_window_max(const struct op_window *w, const struct rlx_tensor *x, int64_t base,
 		      const int64_t o[3]);
 
+/* The rule of pools: of x, input 0, and @kernel the type of what is pooled, *@y. */
+enum rlx_status op_pool_infer(struct rlx_infer *q, const struct op_window_args *a,
+			      struct rlx_ints kernel, struct rlx_type *y);
+/* The same, and its geometry, from types and arguments known to be right; @y may be NULL. */
+void op_pool_set(struct op_window *w, const struct op_window_args *a, struct rlx_ints kernel,
+		 const struct rlx_type *x, struct rlx_type *y);
+
 /* convolution's arguments, shared by conv, fused_conv, qconv */
 struct op_conv {
 	struct op_window w;

@@ -26,7 +26,7 @@
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-enum { TRUTH = 0, WRITTEN = 1, BENT = 2, FEW = 2, MANY = 16, LIFTED = BENT + MANY, SIMPLER,
+enum { TRUTH = 0, WRITTEN = 1, BENT = 2, FEW = 2, MANY = 16, JITTERED = BENT + MANY, EXPANDED,
        WAYS, SECONDS = 60 };
 
 struct outputs {
@@ -49,8 +49,8 @@ struct sides {
 	bool			 exact;
 	bool			 tail;		/* of x Phi(x) and its like: see is_tail() */
 	bool			 overflows;	/* see overflows() */
-	bool			 lift;		/* see is_singular_by_roundings() */
-	bool			 simpler;	/* the next evaluation is by simpler ops */
+	bool			 jitter;		/* see is_singular_by_roundings() */
+	bool			 expand;	/* the next evaluation is of expanded ops */
 };
 
 static void *poisoned(const struct rlx_type *t)
@@ -158,7 +158,7 @@ static bool is_diagonal(const struct rlx_type *t, int64_t i)
 }
 
 /*
- * Leaf @k with floats of dtype @from as f64, each off by up to @off of itself; to lift matrices,
+ * Leaf @k with floats of dtype @from as f64, each off by up to @off of itself; with jitter
  * diagonals by all of it, and the rest not.
  */
 static void *widened(const struct sides *s, uint32_t k, enum rlx_dtype from, double off,
@@ -178,7 +178,7 @@ static void *widened(const struct sides *s, uint32_t k, enum rlx_dtype from, dou
 	for (i = 0; i < rlx_type_count(was); i++) {
 		double v = el_get(&x, i), by = rlx_test_uniform(seed, -1, 1);
 
-		if (s->lift)
+		if (s->jitter)
 			by = is_diagonal(was, i);
 		/* what has no room for an error has none */
 		el_set(&y, i, off > 0 && (y.type.dtype == RLX_F64 || !from) ?
@@ -187,14 +187,14 @@ static void *widened(const struct sides *s, uint32_t k, enum rlx_dtype from, dou
 	return y.data;
 }
 
-static bool is_simpler(void *ctx, const struct rlx_node *n)
+static bool has_expansion(void *ctx, const struct rlx_node *n)
 {
 	(void)ctx;
 	return n->def->impl->expand && !(n->def->traits & RLX_T_SUBGRAPH);
 }
 
 /* @g, which is put, of the ops that its own stand for, or as it is where that is refused. */
-static struct rlx_graph *written_out(struct rlx_graph *g)
+static struct rlx_graph *expanded(struct rlx_graph *g)
 {
 	enum { DEEP = 8 };	/* of ops that stand for such */
 	struct rlx_graph *next;
@@ -203,7 +203,7 @@ static struct rlx_graph *written_out(struct rlx_graph *g)
 
 	for (i = 0; i < DEEP && !rlx_graph_error(g)->status; i++) {
 		next = NULL;
-		if (rlx_expand_once(g, is_simpler, NULL, &next, &err) || !next)
+		if (rlx_expand_once(g, has_expansion, NULL, &next, &err) || !next)
 			break;
 		rlx_graph_put(g);
 		g = next;
@@ -222,8 +222,8 @@ static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, do
 	for (k = 0; k < s->c->n_leaf; k++)
 		data[k] = widened(s, k, from, off, &seed);
 	g = fuzz_graph(s->c, data, from, off, inside);
-	if (s->simpler)
-		g = written_out(g);
+	if (s->expand)
+		g = expanded(g);
 	o->status = rlx_graph_error(g)->status;
 	o->built = !o->status;
 	s->err = *rlx_graph_error(g);
@@ -261,9 +261,9 @@ static void tolerances(struct sides *s)
 }
 
 /* Is way @k in f32, of simpler ops? They say what roundings do, and nothing else. */
-static bool is_written_out(const struct sides *s, unsigned int k)
+static bool is_expanded(const struct sides *s, unsigned int k)
 {
-	return s->real == RLX_F32 && k >= BENT + FEW && k < LIFTED && k % 2;
+	return s->real == RLX_F32 && k >= BENT + FEW && k < JITTERED && k % 2;
 }
 
 /* Have @n evaluations of inputs that are off by a rounding. */
@@ -273,14 +273,14 @@ static void bend(struct sides *s, unsigned int n)
 
 	for (; s->n_way < BENT + n; s->n_way++) {
 		k = s->n_way;
-		s->simpler = is_written_out(s, k);
-		evaluate(s, &s->way[k], s->simpler ? RLX_NODTYPE : s->wide ? s->real : RLX_F32,
+		s->expand = is_expanded(s, k);
+		evaluate(s, &s->way[k], s->expand ? RLX_NODTYPE : s->wide ? s->real : RLX_F32,
 			 2 * s->unit);
 		/* the same ops with the roundings of f64 */
-		if (s->simpler && s->way[SIMPLER].n == 0)
-			evaluate(s, &s->way[SIMPLER], s->wide ? s->real : RLX_NODTYPE, 0);
+		if (s->expand && s->way[EXPANDED].n == 0)
+			evaluate(s, &s->way[EXPANDED], s->wide ? s->real : RLX_NODTYPE, 0);
 	}
-	s->simpler = false;
+	s->expand = false;
 }
 
 /* All that a result is held against. */
@@ -322,7 +322,7 @@ static void sides_fini(struct sides *s)
 		free(s->data[k]);
 	for (k = 0; k < s->n_way; k++)
 		outputs_free(&s->way[k]);
-	outputs_free(&s->way[SIMPLER]);
+	outputs_free(&s->way[EXPANDED]);
 }
 
 static enum rlx_status run_session(struct sides *s, struct rlx_session *ss, struct outputs *o)
@@ -518,7 +518,7 @@ static bool is_near(const struct hope *h, double got, const double v[WAYS], unsi
  */
 static double rounding(const struct sides *s, unsigned int way, unsigned int k, int64_t i)
 {
-	const struct outputs *o = &s->way[way], *of = &s->way[SIMPLER];
+	const struct outputs *o = &s->way[way], *of = &s->way[EXPANDED];
 	struct rlx_tensor x, y;
 	double d;
 
@@ -542,7 +542,7 @@ static bool is_good(const struct sides *s, const struct outputs *got, unsigned i
 	if (s->exact || same(&g, &w, i))
 		return same(&g, &w, i);
 	for (way = 0; way < s->n_way; way++) {
-		if (is_written_out(s, way)) {
+		if (is_expanded(s, way)) {
 			v[way] = v[TRUTH] + rounding(s, way, k, i);
 			continue;
 		}
@@ -554,7 +554,7 @@ static bool is_good(const struct sides *s, const struct outputs *got, unsigned i
 					       s->tail, s->overflows }, el_get(&g, i), v, s->n_way);
 	/* an integer that hangs on a float: it may fall to either side */
 	for (way = 0; way < s->n_way; way++) {
-		if (is_written_out(s, way))
+		if (is_expanded(s, way))
 			continue;
 		x = plain(s->way[way].t[k]);
 		if (!same(&x, &w, i))
@@ -582,7 +582,7 @@ static bool is_some_status(const struct sides *s, enum rlx_status got)
 	unsigned int k;
 
 	for (k = WRITTEN; k < s->n_way; k++)
-		if (!is_written_out(s, k) && s->way[k].status == got)
+		if (!is_expanded(s, k) && s->way[k].status == got)
 			return true;
 	return false;
 }
@@ -642,18 +642,18 @@ static bool factors(const struct sides *s)
 /*
  * The other way round: pivots of a batch, each by itself, fall to the side that is refused in f64,
  * and none in f32. Bent at random, hardly ever do all of them fall to the other side at once; with
- * diagonals lifted by some roundings they do.
+ * some roundings added to diagonals (jitter) they do.
  */
 static bool is_singular_by_roundings(struct sides *s, enum rlx_status got)
 {
-	struct outputs *o = &s->way[LIFTED];
+	struct outputs *o = &s->way[JITTERED];
 	bool ok;
 
 	if (!factors(s) || s->way[WRITTEN].status != RLX_ERANGE || got)
 		return false;
-	s->lift = true;
+	s->jitter = true;
 	evaluate(s, o, s->real, 32 * s->unit);
-	s->lift = false;
+	s->jitter = false;
 	ok = !o->status;
 	outputs_free(o);
 	return ok;
