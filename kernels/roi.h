@@ -88,10 +88,17 @@ struct rlx_k_roi_near {
 	double	w[2];
 };
 
-/* The neighbours of @p among @n pixels; false: it lies off the image. */
+/*
+ * The neighbours of @p among @n pixels; false: it lies off the image. What is there jumps to 0 a
+ * pixel off it. Regions at round numbers have samples at just that place, which another order of
+ * operations, a fused multiply-add or f32 round to either side of it: so it jumps a little behind
+ * (as in ops/roi_align.c, which the gradient is of).
+ */
 static inline bool rlx_k_roi_near(double p, int64_t n, struct rlx_k_roi_near *near)
 {
-	if (p < -1 || p > (double)n)
+	double beyond = ((double)n + 1) / 1048576.0;
+
+	if (p < -1 - beyond || p > (double)n + beyond)
 		return false;
 	p = p < 0 ? 0 : p;
 	near->at[0] = (int64_t)p;

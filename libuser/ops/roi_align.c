@@ -9,8 +9,8 @@
  *		read bilinearly at sampling by sampling places; 0: as many as the bin has pixels,
  *		rounded up. y is their mean, with max_mode the largest weighted neighbour.
  *		half_pixel moves regions by -0.5; without it they are at least one pixel wide,
- *		malformed ones too. Places more than a pixel off the image are 0. A negative image
- *		counts from the end.
+ *		malformed ones too. Places more than a pixel off the image are 0; those at just
+ *		a pixel, up to roundings, are not. A negative image counts from the end.
  * Errors:	RLX_ERANGE for an image that is not there, and a region whose start is not within
  *		2^30 pixels or whose size is not below 2^20, as NaN is not. RLX_ESHAPE if the
  *		images are empty and there are regions.
@@ -81,10 +81,16 @@ static enum rlx_status span_of(const struct rlx_eval *q, int64_t r, uint32_t axi
 	return RLX_OK;
 }
 
+/* How far behind the last place that counts, which roundings move, 0 begins: kernels/roi.h. */
+static double beyond(int64_t n)
+{
+	return ((double)n + 1) / 1048576.0;
+}
+
 /* The two neighbours of a coordinate; false if it lies off the image. */
 static bool neighbours(double p, int64_t n, int64_t at[2], double w[2])
 {
-	if (p < -1 || p > (double)n)
+	if (p < -1 - beyond(n) || p > (double)n + beyond(n))
 		return false;
 	p = p < 0 ? 0 : p;
 	at[0] = (int64_t)p;
@@ -208,8 +214,9 @@ static void emit_neighbours(struct rlx_graph *g, rlx_value p, int64_t n, int64_t
 	last = op_const_like(g, p, (double)(n - 1));
 	none = op_const_like(g, p, 0);
 	there = rlx_emit(g, bit_and,
-			 .a = rlx_emit(g, ge, .a = p, .b = op_const_like(g, p, -1)),
-			 .b = rlx_emit(g, le, .a = p, .b = op_const_like(g, p, (double)n)));
+			 .a = rlx_emit(g, ge, .a = p, .b = op_const_like(g, p, -1 - beyond(n))),
+			 .b = rlx_emit(g, le, .a = p,
+				       .b = op_const_like(g, p, (double)n + beyond(n))));
 	p = rlx_emit(g, where, .cond = there, .a = at_least(g, p, 0), .b = none);
 	/* from the last element on there is no second one */
 	low = rlx_emit(g, floor, .x = p);

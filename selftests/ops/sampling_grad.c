@@ -44,7 +44,7 @@ static void derive(struct rig *r, rlx_value y, rlx_value x, rlx_value by)
 }
 
 /* Input 0 is x, the last one dy. */
-static void check(const struct rig *r, const char *what)
+static void check(const struct rig *r, const char *what, double tol)
 {
 	int64_t nx = rlx_type_count(&r->in[0].type), ny = rlx_type_count(&r->out[0].type), i;
 	double in = 0, out = 0, size = 1;
@@ -55,7 +55,7 @@ static void check(const struct rig *r, const char *what)
 	}
 	for (i = 0; i < ny; i++)
 		out += rig_get(r, 0, i) * rig_in(r, r->n_in - 1, i);
-	CHECKF(fabs(in - out) <= 1e-12 * size, "%s: <dx, x> is %.15g, <dy, y> %.15g", what, in,
+	CHECKF(fabs(in - out) <= tol * size, "%s: <dx, x> is %.15g, <dy, y> %.15g", what, in,
 	       out);
 }
 
@@ -85,7 +85,7 @@ static void one_grid(struct rig *r, uint64_t *seed)
 	grid = rig_input(r, gt, at);
 	derive(r, rlx_emit(r->g, grid_sample, .x = x, .grid = grid, .mode = mode,
 			   .padding = padding, .align_corners = corners), x, grid);
-	check(r, what);
+	check(r, what, 1e-12);
 	/* odd coordinates have no slope, and do not take others' away */
 	for (i = 0; i < rows * out * nd; i++)
 		CHECKF(!isnan(rig_get(r, 2, i)) && (isfinite(rig_in(r, 1, i)) ||
@@ -144,7 +144,7 @@ static void one_region(struct rig *r, uint64_t *seed)
 			   .out_h = pick(seed, 1, 3), .out_w = pick(seed, 1, 3),
 			   .sampling = pick(seed, 1, 3), .spatial_scale = 0.5f,
 			   .half_pixel = pick(seed, 0, 1)), x, by);
-	check(r, "regions");
+	check(r, "regions", 1e-12);
 }
 
 EVERYWHERE(regions)
@@ -154,6 +154,52 @@ EVERYWHERE(regions)
 
 	for (i = 0; i < 150; i++) {
 		one_region(r, &seed);
+		rig_reset(r);
+	}
+}
+
+/*
+ * The regions have a sample just where images end, a pixel off them: roundings decide on which
+ * side of it the sample lies, and there it counts in both directions.
+ */
+static void one_edge(struct rig *r, enum rlx_dtype dt, uint64_t *seed)
+{
+	enum { N = 3 };
+	int64_t n = pick(seed, 1, 9), out = pick(seed, 1, 6), steps = pick(seed, 1, 6), i;
+	bool half = pick(seed, 0, 1);
+	double rois[4 * N];
+	float narrow[4 * N];
+	int64_t image[N] = { 0 };
+	rlx_value x, by;
+
+	for (i = 0; i < 2 * N; i++) {
+		double to_edge = ((double)pick(seed, 0, out * steps - 1) + 0.5) /
+				 (double)(out * steps);
+		double edge = pick(seed, 0, 1) ? (double)n : -1, end = (double)pick(seed, 0, 7) / 7;
+		double from = edge > 0 ? end : edge - to_edge * (end + 4);
+		double size = edge > 0 ? (edge - from) / to_edge : end + 4;
+
+		rois[i / 2 * 4 + i % 2] = 2 * (from + (half ? 0.5 : 0));
+		rois[i / 2 * 4 + i % 2 + 2] = 2 * (from + size + (half ? 0.5 : 0));
+	}
+	for (i = 0; i < 4 * N; i++)
+		narrow[i] = (float)rois[i];
+	x = rig_random(r, rlx_type(dt, 1, 2, n, n), -1, 1);
+	by = rig_input(r, rlx_type(dt, N, 4), dt == RLX_F32 ? (void *)narrow : rois);
+	derive(r, rlx_emit(r->g, roi_align, .x = x, .rois = by, .batch_indices =
+			   rig_input(r, rlx_type(RLX_I64, N), image),
+			   .out_h = out, .out_w = out, .sampling = steps,
+			   .spatial_scale = 0.5f, .half_pixel = half), x, by);
+	check(r, "regions at an edge", dt == RLX_F32 ? 1e-5 : 1e-12);
+}
+
+EVERYWHERE(regions_at_edges)
+{
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		one_edge(r, i % 2 ? RLX_F32 : RLX_F64, &seed);
 		rig_reset(r);
 	}
 }
