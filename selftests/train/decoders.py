@@ -17,6 +17,7 @@ import xllamacpp
 
 WIDTH, HEADS, KV, KEY, INNER, LAYERS, VOCAB, CONTEXT = 256, 4, 2, 64, 512, 2, 259, 64
 BASE, EPS = 10000.0, 1e-5
+BOUND = 2e-5
 EXPERTS, CHOSEN = 8, 3
 MIXED = {"mixtral": "llama", "qwen3moe": "qwen3moe"}    # of experts: what files call them
 PLAIN = ["F32", "F16", "BF16"]
@@ -202,34 +203,52 @@ def llama_cpp(path, text, want):
     return max(abs(p["logprob"] - want[p["id"]]) for p in top)
 
 
-def one(rlx, folder, arch, kind, draw):
-    path, plain = (os.path.join(folder, f) for f in ("m.gguf", "plain.gguf"))
-    tensors = {n: stored(draw, n, s, kind) for n, s in shapes(arch)}
-    write(path, arch, tensors)
-    w = {n: x.astype(np.float64) for n, (_, _, x) in tensors.items()}
-    for _ in range(50):
+def moved(w, arch, ids, want):
+    """How far roundings move the logits, as a part of the largest: those of f32, and of weights."""
+    ways = [{n: x.astype(np.float32) for n, x in w.items()}]
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        ways.append({n: x * (1 + 2.0 ** -22 * draw.uniform(-1, 1, x.shape)) for n, x in w.items()})
+    return max(np.abs(logits(v, arch, ids) - want).max() for v in ways) / np.abs(want).max()
+
+
+def drawn(arch, kind, draw):
+    """
+    A model, a text, its ids and logits. Blocks of drawn bits make some models in which f32 loses
+    ten times as much as in others, whoever computes it: those are drawn anew.
+    """
+    for at in range(500):
+        if at % 25 == 0:
+            tensors = {n: stored(draw, n, s, kind) for n, s in shapes(arch)}
+            w = {n: x.astype(np.float64) for n, (_, _, x) in tensors.items()}
         text = bytes(draw.integers(33, 126, int(draw.integers(3, 40)), dtype=np.uint8)).decode()
         ids = [1] + [3 + c for c in text.encode()]
         want = logits(w, arch, ids)
         shown = 32 <= want[-1].argmax() - 3 < 127   # else llama.cpp keeps the next byte to itself
-        if shown:
-            break
-    got = run(rlx, folder, path, ids)
-    off, their = np.abs(got - want).max() / np.abs(want).max(), ""
-    if shown and kind in ("F32", "Q8_0", "Q4_K"):
+        if shown and moved(w, arch, ids, want) < BOUND / 10:
+            return tensors, text, ids, want
+    raise AssertionError(f"{arch} {kind}: no model that roundings move little")
+
+
+def one(rlx, folder, arch, kind, draw):
+    path, plain = (os.path.join(folder, f) for f in ("m.gguf", "plain.gguf"))
+    tensors, text, ids, want = drawn(arch, kind, draw)
+    write(path, arch, tensors)
+    off = np.abs(run(rlx, folder, path, ids) - want).max() / np.abs(want).max()
+    print(f"# {arch} {kind}: {len(ids)} tokens, off by {off:.2g} of the largest")
+    assert off < BOUND, (arch, kind, off)
+    if kind in ("F32", "Q8_0", "Q4_K"):
         write(plain, arch, {n: (x, gguf.GGMLQuantizationType.F32, x)
                             for n, (_, _, x) in tensors.items()})
-        far = llama_cpp(plain, text, got[-1])
-        their = f", llama.cpp by {far:.2g}"
+        far = llama_cpp(plain, text, want[-1])
+        print(f"# llama.cpp by {far:.2g}")
         assert far < 1e-4, (arch, kind, far)
-    print(f"# {arch} {kind}: {len(ids)} tokens, off by {off:.2g} of the largest{their}")
-    assert off < 2e-5, (arch, kind, off)
 
 
 def main():
     rlx, folder = sys.argv[1:]
-    seed = int.from_bytes(os.urandom(4), "little")
-    print(f"# seed {seed}")
+    seed = int(os.environ.get("RLX_TEST_SEED") or int.from_bytes(os.urandom(4), "little"))
+    print(f"# RLX_TEST_SEED={seed}")
     draw = np.random.default_rng(seed)
     for kind in PLAIN + MADE + list(DRAWN):
         one(rlx, folder, "llama", kind, draw)
