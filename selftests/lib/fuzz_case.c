@@ -254,15 +254,35 @@ static void name_outputs(struct rlx_graph *g, const struct fuzz_case *c, const r
 		}
 }
 
+bool fuzz_mixes(const struct fuzz_node *n)
+{
+	return n->tol > 0 && !(n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE | RLX_T_SELECT));
+}
+
+/* Of f64 @x the largest finite magnitude, times @by. */
+static rlx_value largest_times(struct rlx_graph *g, rlx_value x, rlx_value by)
+{
+	const struct rlx_type one = { .dtype = RLX_F64 };
+	double inf = INFINITY, zero = 0;
+
+	x = rlx_emit(g, abs, .x = x);
+	x = rlx_emit(g, where, .a = x, .b = rlx_constant(g, one, &zero),
+		     .cond = rlx_emit(g, lt, .a = x, .b = rlx_constant(g, one, &inf)));
+	return rlx_emit(g, mul, .b = by, .a = rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MAX));
+}
+
 /*
- * @v times something near 1, another number for each element. Floats that stay as they are
- * (made of c64, or told by an attribute) are off as well, or a step behind them looks exact.
+ * @v times something near 1, another number for each element; where @node mixes what it is
+ * given, the largest times something near 0 is added. Floats that stay as they are (made of c64,
+ * or told by an attribute) are off as well, or a step behind them looks exact.
  */
-static rlx_value noisy(struct rlx_graph *g, rlx_value v, double noise, uint64_t *seed)
+static rlx_value noisy(struct rlx_graph *g, const struct fuzz_node *node, rlx_value v,
+		       double noise, uint64_t *seed)
 {
 	const struct rlx_type *of = rlx_type_of(g, v);
 	enum rlx_dtype dt = of ? of->dtype : RLX_NODTYPE;
 	struct rlx_type t;
+	rlx_value x;
 	double *by;
 	int64_t i;
 
@@ -274,8 +294,13 @@ static rlx_value noisy(struct rlx_graph *g, rlx_value v, double noise, uint64_t 
 	CHECK(by);
 	for (i = 0; i < rlx_type_count(&t); i++)
 		by[i] = 1 + noise * rlx_test_uniform(seed, -1, 1);
-	v = rlx_emit(g, mul, .a = rlx_emit(g, cast, .x = v, .to = RLX_F64),
-		     .b = rlx_constant(g, t, by));
+	x = rlx_emit(g, cast, .x = v, .to = RLX_F64);
+	v = rlx_emit(g, mul, .a = x, .b = rlx_constant(g, t, by));
+	if (fuzz_mixes(node) && rlx_type_count(&t)) {
+		for (i = 0; i < rlx_type_count(&t); i++)	/* sums are in f32 */
+			by[i] = fmin(noise, 0x1p-23) * rlx_test_uniform(seed, -1, 1);
+		v = rlx_emit(g, add, .a = v, .b = largest_times(g, x, rlx_constant(g, t, by)));
+	}
 	free(by);
 	return rlx_emit(g, cast, .x = v, .to = dt);
 }
@@ -299,11 +324,12 @@ struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum 
 	for (i = 0; i < c->n_node; i++) {
 		for (k = 0; k < c->node[i].n_in; k++) {
 			fuzz_ref r = c->node[i].in[k];
+			uint32_t by = (uint32_t)(r < FUZZ_LEAVES ? 0 : r - FUZZ_LEAVES) / FUZZ_OUT;
 
 			in[k] = r < 0 ? RLX_NONE : r < FUZZ_LEAVES ? leaf[r] :
-				noisy(g, rlx_out(g, node[(r - FUZZ_LEAVES) / FUZZ_OUT],
-						 (unsigned int)(r - FUZZ_LEAVES) % FUZZ_OUT),
-				      noise, &seed);
+				noisy(g, &c->node[by],
+				      rlx_out(g, node[by], (unsigned int)(r - FUZZ_LEAVES) %
+							   FUZZ_OUT), noise, &seed);
 		}
 		node[i] = emit_node(g, &c->node[i], in, from);
 	}

@@ -84,12 +84,14 @@ void fuzz_prune(struct fuzz_case *c);
 bool fuzz_is_read(const struct fuzz_case *c, uint32_t n, uint32_t o);
 /* May input @k of this op be absent? */
 bool fuzz_is_optional(const struct rlx_op_def *d, uint32_t k);
+/* Is each element made of many others, and off by a part of the largest? */
+bool fuzz_mixes(const struct fuzz_node *n);
 /* Data of leaf @k, to be freed. */
 void *fuzz_data(const struct fuzz_case *c, uint32_t k);
 /*
- * The graph over @data, floats of dtype @from being f64 (0: as they are). @noise: each f64
- * that a node gives another one is off by up to that much of itself, by numbers from @seed;
- * 0: none.
+ * The graph over @data, floats of dtype @from being f64 (0: as they are). @noise: each float
+ * that a node gives another one is off by up to that much of itself, and of the largest where
+ * the node mixes, by numbers from @seed; 0: none.
  */
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data,
 			     enum rlx_dtype from, double noise, uint64_t seed);
