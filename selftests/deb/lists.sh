@@ -5,16 +5,18 @@
 # shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc, src
 . "$(dirname "$0")/debs.sh"
 
-# As debian/rules installs it, in a copy of the tree, with what is built here already.
+# As debian/rules installs it, in a copy of the tree, with what is built here already. A file stands
+# for the kernels of GPUs, which take minutes to compile: scripts/install.sh has them all.
 installed()
 {
 	built=$(cd "$BUILD" && pwd) && copy_sources || return 1
+	mkdir "$tmp/gpu" && echo kernel >"$tmp/gpu/0123.bin" && touch "$tmp/gpu/.made" || return 1
 	case $BUILD in
 	/*)	;;
 	*)	mkdir -p "$(dirname "$src/$BUILD")" && ln -s "$built" "$src/$BUILD" ;;
 	esac
 	(cd "$src" && debian/rules override_dh_auto_install-arch ARGS="BUILD=$BUILD PREFIX=/usr \
-		LIBDIR=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)")
+		KERNELS=$tmp/gpu LIBDIR=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)")
 }
 
 # dh_install says what a list names that is not there, dh_missing what no list names.
@@ -28,6 +30,7 @@ once()
 	(cd "$src/debian" && find librlx1 librlx-train1 librlx-dev rlx-tools rlxd rlx-dkms \
 		! -type d) | sed 's,^[^/]*/,,' | sort >"$tmp/files"
 	[ "$(wc -l <"$tmp/files")" -gt 100 ] || fail "hardly any files" || return 1
+	grep -q 'lib/.*/rlx/gpu/0123.bin' "$tmp/files" || fail "no kernels for GPUs" || return 1
 	! uniq -d "$tmp/files" | grep . || fail "in two packages"
 }
 
