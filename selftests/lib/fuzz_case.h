@@ -100,7 +100,11 @@ void fuzz_print(const struct fuzz_case *c, FILE *f);
 /* ---- fuzz_check.c ---- */
 /* Run @c on @device and compare; false with what is wrong in @text. */
 bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT]);
-/* The same in a process of its own: a crash, or no end, is wrong as well. */
+/* The same, with what the device gave passed through @spoil: are planted errors found? */
+typedef void fuzz_spoil_fn(void *ctx, struct rlx_tensor *out, unsigned int n);
+bool fuzz_check_spoiled(const struct fuzz_case *c, const char *device, fuzz_spoil_fn *spoil,
+			void *ctx, char text[FUZZ_TEXT]);
+/* fuzz_check() in a process of its own: a crash, or no end, is wrong as well. */
 bool fuzz_check_apart(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT]);
 /* Make a case that fails on @device smaller while it fails. */
 void fuzz_shrink(struct fuzz_case *c, const char *device);

@@ -759,7 +759,8 @@ static bool is_other_end(struct sides *s, const char *device, const struct outpu
 	return is_some_status(s, got->status);
 }
 
-bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])
+bool fuzz_check_spoiled(const struct fuzz_case *c, const char *device, fuzz_spoil_fn *spoil,
+			void *ctx, char text[FUZZ_TEXT])
 {
 	struct sides *s = malloc(sizeof(*s));
 	struct outputs got = { 0 };
@@ -770,6 +771,8 @@ bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TE
 	sides_init(s, c, device);
 	want = s->way[WRITTEN].status;
 	run_device(s, device, &got);
+	if (spoil && !got.status)
+		spoil(ctx, got.t, got.n);
 	if (got.status != want) {
 		snprintf(text, FUZZ_TEXT, "%s: status %s, not %s: %.300s", device,
 			 rlx_status_name(got.status), rlx_status_name(want),
@@ -783,6 +786,11 @@ bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TE
 	sides_fini(s);
 	free(s);
 	return ok;
+}
+
+bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])
+{
+	return fuzz_check_spoiled(c, device, NULL, NULL, text);
 }
 
 bool fuzz_check_apart(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/element.h"
 #include "selftests/lib/fuzz_case.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -149,6 +150,67 @@ static void fuzz(draw_fn *draw)
 	       (unsigned long long)rlx_test_seed());
 	CHECKF(!found, "%u of %llu cases", found, (unsigned long long)done);
 }
+
+/* ---- errors that are planted in what a device gave ---- */
+
+struct plant {
+	uint64_t	seed;
+	bool		done;		/* there was a place for it */
+};
+
+/*
+ * One float that is a number gets a thousandth of the largest more, or half of it where 16 bits or
+ * fewer; an integer is 1 off.
+ */
+static void plant(void *ctx, struct rlx_tensor *out, unsigned int n)
+{
+	struct plant *p = ctx;
+	struct rlx_tensor t = n ? out[rlx_test_rand(&p->seed) % n] : (struct rlx_tensor){ 0 };
+	int64_t count = n ? rlx_type_count(&t.type) : 0, i, at;
+	double most = 1, v;
+
+	if (!count || t.type.dtype == RLX_C64)
+		return;
+	at = (int64_t)(rlx_test_rand(&p->seed) % (uint64_t)count);
+	p->done = true;
+	if (el_is_int(t.type.dtype)) {
+		el_seti(&t, at, el_geti(&t, at) ^ 1);
+		return;
+	}
+	for (i = 0; i < count; i++) {
+		v = fabs(el_get(&t, i));
+		most = isfinite(v) && v > most ? v : most;
+	}
+	v = el_get(&t, at);
+	el_set(&t, at, v + most * (rlx_dtype_size(t.type.dtype) > 2 ? 0.001 : 0.5));
+	p->done = isfinite(v) && el_get(&t, at) != v;
+}
+
+/* Of so many cases of @draw at least @want out of 100 errors are found. */
+static void find_planted(draw_fn *draw, unsigned int cases, unsigned int want)
+{
+	struct fuzz_case *c = malloc(sizeof(*c));
+	unsigned int planted = 0, found = 0, i;
+	struct plant p = { rlx_test_seed(), false };
+	char text[FUZZ_TEXT];
+
+	CHECK(c);
+	for (i = 0; i < cases; i++) {
+		draw(c, rlx_test_rand(&p.seed));
+		p.done = false;
+		text[0] = 0;
+		if (!fuzz_check_spoiled(c, "ref", plant, &p, text))
+			found++;
+		planted += p.done;
+	}
+	printf("# %u of %u planted errors found\n", found, planted);
+	CHECKF(planted > cases / 4, "%u of %u had a place for one", planted, cases);
+	CHECKF(found * 100 >= planted * want, "%u of %u found", found, planted);
+	free(c);
+}
+
+TEST(planted_in_ops) { find_planted(fuzz_draw_op, 600, 90); }
+TEST(planted_in_graphs) { find_planted(fuzz_draw_graph, 600, 85); }
 
 TEST(single_ops) { fuzz(fuzz_draw_op); }
 TEST(small_graphs) { fuzz(fuzz_draw_graph); }
