@@ -22,6 +22,15 @@
 #include <linux/io_uring.h>
 #endif
 
+/*
+ * Commands are parked where the task work that sends one back from io-wq has uring_lock:
+ * from 6.10. Before, a cancel may come into the middle of parking, and what is sent back
+ * again for want of the lock may be run again at once, for ever.
+ */
+#ifdef RLX_HAVE_TW_UNLOCKED
+#undef RLX_HAVE_CMD_CANCELABLE
+#endif
+
 /* ---- memory ----------------------------------------------------------- */
 
 /* What a PMD maps; MAX_ORDER has meant three things. */
@@ -213,7 +222,7 @@ static void name(struct io_uring_cmd *cmd, unsigned int flags)		\
 #endif
 
 /*
- * From 6.7 a command may be parked: the ring's end cancels it by calling
+ * From 6.10 a command may be parked: the ring's end cancels it by calling
  * ->uring_cmd with IO_URING_F_CANCEL.
  */
 #ifdef RLX_HAVE_CMD_CANCELABLE

@@ -150,6 +150,12 @@ probe CMD_TO_PDU "$@" <<EOF
 u64 *rlx_probe(struct io_uring_cmd *c) { return io_uring_cmd_to_pdu(c, u64); }
 EOF
 exported CMD_CANCELABLE io_uring_cmd_mark_cancelable
+# Before 6.10 task work may run without the ring's lock.
+probe TW_UNLOCKED "$@" <<EOF
+#include <linux/fs.h>
+#include <linux/io_uring_types.h>
+bool rlx_probe(struct io_tw_state *ts) { return ts->locked; }
+EOF
 probe CMD_MSHOT "$@" <<EOF
 #include <linux/fs.h>
 #include <$uring>

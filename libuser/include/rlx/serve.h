@@ -364,7 +364,7 @@ rlx_channel_prep_wait(struct rlx_channel *ch, struct io_uring_sqe *sqe);
  * the ring is closed.
  * Return: RLX_ENOSUP on "shm", where the kernel has no part in a request, on a
  * channel that recovers, which could not give it to the next executor, and on
- * kernels before 6.7: there submit, and wait with rlx_channel_prep_wait(); else
+ * kernels before 6.10: there submit, and wait with rlx_channel_prep_wait(); else
  * as rlx_channel_submit() for a bad request.
  */
 RLX_EXPORT enum rlx_status
