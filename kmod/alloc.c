@@ -198,20 +198,46 @@ static bool rlx_alloc_release(struct rlx_arena *a)
 	return a->let_go >= a->table.filled;
 }
 
+/* How often a folio is looked at: 150 ms in all, as memfd waits for its pins. */
+#define RLX_ALLOC_SEAL_TRIES	5
+
 /*
- * A device or ring that pinned a writable mapping can write after the mapping
- * is gone. The kernel cannot tell pins for writing from others, nor surely pins
- * of a small page from a thousand mappings: it errs towards EBUSY.
+ * Has anybody the folio beside the arena? Who reads a mapping comes back by a fault after it is
+ * unmapped, and without mappings there is one reference, the arena's: all others may be of who
+ * writes, or end in a moment, as those of direct I/O do that has just told its user.
+ */
+static int rlx_alloc_wait_alone(struct rlx_arena *a, unsigned long at, struct folio *folio)
+{
+	int i;
+
+	for (i = 0; folio_ref_count(folio) != 1; i++) {
+		if (i == RLX_ALLOC_SEAL_TRIES)
+			return -EBUSY;
+		if (i && schedule_timeout_killable((HZ << i) / 200))
+			return -EINTR;
+		unmap_mapping_range(a->inode->i_mapping, (loff_t)at << PAGE_SHIFT,
+				    folio_size(folio), 1);
+	}
+	return 0;
+}
+
+/*
+ * A device or ring that pinned a writable mapping can write after the mapping is gone,
+ * and so can who only has references: direct I/O before 6.3, and in some file systems
+ * since. The kernel cannot tell those for writing from others: it errs towards EBUSY.
  */
 static int rlx_alloc_seal(struct rlx_arena *a)
 {
 	unsigned long at = 0;
+	int ret;
 
+	unmap_mapping_range(a->inode->i_mapping, 0, 0, 1);
 	while (at < a->table.filled) {
 		struct page *page = rlx_arena_page(a, at);
 
-		if (folio_maybe_dma_pinned(page_folio(page)))
-			return -EBUSY;
+		ret = rlx_alloc_wait_alone(a, at, page_folio(page));
+		if (ret)
+			return ret;
 		if (rlx_killed())
 			return -EINTR;
 		at += compound_nr(page);

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -270,6 +271,43 @@ TEST(pins_that_nobody_sees)
 	seal_memfd(fd, F_SEAL_WRITE);
 	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	d[0] = SECRET;
+}
+
+/*
+ * What has a reference to a page may write it, as direct I/O before 6.3 does when its mapping is
+ * gone; a pipe has just such ones. Who reads a mapping is none, however large the page.
+ */
+TEST(seal_waits_for_references)
+{
+	static const uint32_t flags[] = { 0, RLX_AF_HUGE_TRY };
+	int s = k_open(), a, ro, i, p[2];
+	char part[2 * PAGE];
+	uint64_t *w, *r;
+
+	CHECK(!pipe(p));
+	for (i = 0; i < 2; i++) {
+		a = k_arena(s, HUGE, flags[i]);
+		w = k_map(a, HUGE, PROT_RW, 0);
+		k_fill(w, HUGE, 7);
+		struct iovec v = { (char *)w + 3 * PAGE, sizeof(part) };
+
+		CHECK_EQ(vmsplice(p[1], &v, 1, 0), sizeof(part));
+		munmap(w, HUGE);
+		ro = (int)k_dup(a, RLX_R);
+		r = k_map(ro, HUGE, PROT_READ, 0);
+		k_compare(r, HUGE, 7);
+		CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+		k_compare(r, HUGE, 7);
+		CHECK_EQ(read(p[0], part, sizeof(part)), sizeof(part));
+		CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), 0);
+		k_compare(r, HUGE, 7);
+		munmap(r, HUGE);
+		close(ro);
+		close(a);
+	}
+	close(p[0]);
+	close(p[1]);
+	close(s);
 }
 
 /* The way to weights that nobody writes: the memfd's seal first. */
