@@ -296,6 +296,8 @@ long rlx_executor_arena(struct rlx_call *call)
 
 	if (ea->pad || ea->reserved)
 		return -EINVAL;
+	if (READ_ONCE(ex->svc->exec) != ex)
+		return -EPIPE;
 	ch = rlx_channel_find(ex->svc, ea->channel);
 	if (!ch)
 		return -ENOENT;
@@ -356,7 +358,9 @@ static void rlx_events_done(struct rlx_channel *ch, const struct rlx_event *ev, 
 static void rlx_events_bye(struct rlx_executor *ex, struct rlx_channel *ch)
 {
 	mutex_lock(&ex->svc->lock);
-	rlx_channel_erase(ch);
+	/* Retired meanwhile? Then the next one is to hear of it. */
+	if (ex->svc->exec == ex)
+		rlx_channel_erase(ch);
 	mutex_unlock(&ex->svc->lock);
 }
 
@@ -389,6 +393,8 @@ long rlx_executor_events(struct rlx_call *call)
 
 	if (e->max > INT_MAX)
 		return -EINVAL;
+	if (READ_ONCE(ex->svc->exec) != ex)
+		return -EPIPE;
 	ch = rlx_channel_find(ex->svc, e->channel);
 	if (!ch)
 		return -ENOENT;

@@ -575,6 +575,7 @@ TEST(memory_of_the_dead_does_not_stay)
 	struct pollfd p = { .fd = h.ex };
 	struct io_uring ring;
 	struct io_uring_cqe *cqe;
+	struct rlx_event ev;
 	uint32_t tag;
 	int ex;
 	struct rlx_ioc_fetch f = { .tags = (uintptr_t)&tag, .max = 1,
@@ -610,6 +611,8 @@ TEST(memory_of_the_dead_does_not_stay)
 	/* The next one comes though it is still there, and it takes nothing with it. */
 	ex = k_next_executor(h.svc, 0);
 	CHECK_EQ(k_commit1(h.ex, h.desc, h.tag, 0, 0), -EPIPE);
+	CHECK_EQ(k_exec_arena(h.ex, 0, 1, NULL), -EPIPE);
+	CHECK_EQ(k_events(h.ex, 0, &ev, 1), -EPIPE);
 	io_uring_queue_exit(&ring);
 	close(h.ex);
 	CHECK_EQ(k_info(h.svc).state, RLX_SERVICE_LIVE);
