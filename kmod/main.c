@@ -179,7 +179,8 @@ static void __exit rlx_main_exit(void)
 {
 	misc_deregister(&rlx_dev.misc);
 	rcu_barrier();			/* queue_rcu_work() */
-	flush_workqueue(rlx_dev.wq);	/* which puts arenas */
+	flush_workqueue(rlx_dev.wq);	/* rlx_service_bury(), by which channels drain */
+	flush_workqueue(rlx_dev.wq);	/* rlx_channel_drained(), which puts arenas and services */
 	flush_workqueue(rlx_dev.end_wq);
 	rcu_barrier();			/* kfree_rcu() and so on, of that work */
 	destroy_workqueue(rlx_dev.wq);
