@@ -332,6 +332,7 @@ static int kmod_reopen(struct rlx_arena *a)
 static int kmod_add_seals(struct rlx_arena *a, uint32_t seals)
 {
 	struct rlx_ioc_arena_seal s = { 0 };
+	int e;
 
 	if (seals & RLX_SEAL_FUTURE_WRITE)
 		s.seals |= RLX_KSEAL_FUTURE_WRITE;
@@ -339,7 +340,11 @@ static int kmod_add_seals(struct rlx_arena *a, uint32_t seals)
 		s.seals |= RLX_KSEAL_NO_WRITE;
 	if (seals & RLX_SEAL_SEAL)
 		s.seals |= RLX_KSEAL_SEAL;
-	return ioctl(a->fd, RLX_IOC_ARENA_SEAL, &s) ? -errno : 0;
+	e = ioctl(a->fd, RLX_IOC_ARENA_SEAL, &s) ? -errno : 0;
+	/* To see who else has a page, the module takes them out of all mappings. */
+	if (seals & RLX_SEAL_WRITE)
+		kmod_settle(a, false);
+	return e;
 }
 
 static uint32_t kmod_seals(struct rlx_arena *a)

@@ -285,10 +285,11 @@ struct rlx_ioc_arena_dup {
  * @seals: RLX_KSEAL_*; NO_WRITE is EBUSY while a mapping that is or may be made
  *         writable, an export, a fixed buffer or an attachment for writing exists, and
  *         while a device or ring has pages pinned, or anything else holds some, as direct
- *         I/O and pipes do (it waits for those for 150 ms). Of MEMFD arenas that may be
- *         written and of USER arenas it always is: others have those pages. Seal the
- *         memfd with F_SEAL_WRITE, which is EBUSY while such an arena lives, then make a
- *         RDONLY arena of it: that has NO_WRITE from the beginning
+ *         I/O and pipes do (it waits for those for 150 ms; mappings for reading have the
+ *         pages again by faults). Of MEMFD arenas that may be written and of USER arenas it
+ *         always is: others have those pages. Seal the memfd with F_SEAL_WRITE, which is
+ *         EBUSY while such an arena lives, then make a RDONLY arena of it: that has
+ *         NO_WRITE from the beginning
  * @pad:   0
  * @reserved: 0
  */
