@@ -5,6 +5,7 @@
 
 #include "ops/attention.h"
 #include "ops/defaults.h"
+#include "ops/doubles.h"
 #include "ops/emit.h"
 #include "ir/match.h"
 
@@ -190,7 +191,7 @@ static size_t attention_scratch(const struct rlx_infer *q)
 	struct op_heads h[3];
 
 	op_attention_heads(q->in, a, h);
-	return (size_t)(h[1].s + h[2].d + 1) * sizeof(double);
+	return op_doubles(1, h[1].s, h[2].d + 1);
 }
 
 void op_attend_begin(const struct rlx_eval *q, const struct rlx_op_attention *a,

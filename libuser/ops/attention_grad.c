@@ -2,6 +2,7 @@
 /* The gradient of attention, from its result and the logarithms of its rows' sums. */
 #include "ops/attention.h"
 #include "ops/defaults.h"
+#include "ops/doubles.h"
 #include "ops/emit.h"
 
 /*
@@ -111,7 +112,7 @@ static size_t attention_grad_scratch(const struct rlx_infer *q)
 	struct op_heads h[3];
 
 	op_attention_heads(q->in, &at, h);
-	return (size_t)(2 * h[0].d + h[2].d + 1) * sizeof(double);
+	return op_doubles(2, h[0].d, h[2].d + 1);
 }
 
 struct grads {

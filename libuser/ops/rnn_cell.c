@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Shapes, activations and the walk over time of the recurrent ops. */
 #include "ops/rnn_cell.h"
+#include "ops/doubles.h"
 
 struct rnn_dims rnn_dims_of(const struct rnn_args *a, const struct rlx_type *x,
 			     const struct rlx_type *r)
@@ -108,13 +109,8 @@ enum rlx_status rnn_infer(struct rlx_infer *q, const struct rnn_args *a)
 size_t rnn_scratch(const struct rlx_infer *q, const struct rnn_args *a)
 {
 	struct rnn_dims m = rnn_dims_of(a, q->in[0], q->in[2]);
-	int64_t gh = a->gates * m.h, n;
 
-	if (__builtin_mul_overflow(gh, m.i + m.h + 4, &n) ||
-	    __builtin_add_overflow(n, 6 * m.h + 1, &n) ||
-	    __builtin_mul_overflow(n, (int64_t)sizeof(double), &n))
-		return SIZE_MAX;
-	return (size_t)n;
+	return op_doubles(a->gates * m.h, m.i + m.h + 4, 6 * m.h + 1);
 }
 
 static double activate(int64_t f, double al, double be, double x)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* How much scratch evaluation takes that computes in double. */
+#ifndef RLX_OPS_DOUBLES_H
+#define RLX_OPS_DOUBLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Bytes of a * b + c doubles. SIZE_MAX, which nobody can allocate, if that cannot be counted: where
+ * another dimension is 0 or 1, a legal one may be so long that sums and squares of it wrap.
+ */
+static inline size_t op_doubles(int64_t a, int64_t b, int64_t c)
+{
+	int64_t bytes;
+
+	return __builtin_mul_overflow(a, b, &bytes) || __builtin_add_overflow(bytes, c, &bytes) ||
+	       __builtin_mul_overflow(bytes, (int64_t)sizeof(double), &bytes) ?
+	       SIZE_MAX : (size_t)bytes;
+}
+
+#endif
