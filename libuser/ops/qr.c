@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Orthonormal columns and a triangle of matrices. */
 #include "ops/batch.h"
+#include "ops/doubles.h"
 #include "ops/linalg.h"
 
 /*
@@ -33,12 +34,12 @@ static enum rlx_status qr_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+/* x, q' and a normal: x of few columns may have so many rows that q' has too many elements. */
 static size_t qr_scratch(const struct rlx_infer *q)
 {
-	size_t m = (size_t)q->in[0]->dim[q->in[0]->rank - 2];
-	size_t n = (size_t)q->in[0]->dim[q->in[0]->rank - 1];
+	int64_t m = q->in[0]->dim[q->in[0]->rank - 2], n = q->in[0]->dim[q->in[0]->rank - 1];
 
-	return (m * n + m * m + m + 1) * sizeof(double);
+	return op_doubles(m, n + m + 1, 1);
 }
 
 /* The reflection of column @k of x[m][n], and of all columns of q'[m][m]; v[m] is its normal. */

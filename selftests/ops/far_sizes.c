@@ -20,4 +20,27 @@ EVERYWHERE(attention_to_keys_without_number)
 	CHECKF(rig_try(r) == RLX_ENOMEM, "%s", r->err.text);
 }
 
+/* m^2 doubles wrap: what "ref" would set aside for them was less than x and q. */
+TEST(qr_of_a_long_column)
+{
+	static const int64_t rows[] = { 1518500249, INT32_MAX, (int64_t)1 << 32 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "ref" };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g;
+	unsigned int i;
+	rlx_value v;
+
+	for (i = 0; i < 3; i++) {
+		g = rlx_graph_new("qr");
+		v = rlx_emit(g, qr, .x = rlx_input(g, "x", rlx_type(RLX_F32, rows[i], 1)));
+		rlx_output(g, "r", rlx_out(g, v, 1));
+		CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+		CHECKF(rlx_compile(g, &o, &p, &err) == RLX_ENOMEM, "%lld rows: %s",
+		       (long long)rows[i], err.text);
+		rlx_program_put(p);
+		rlx_graph_put(g);
+	}
+}
+
 TEST_MAIN()
