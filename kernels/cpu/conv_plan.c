@@ -403,6 +403,15 @@ static size_t nd_phases(const struct rlx_k_conv_nd *a)
 	return a->transposed ? a->s[0] * a->s[1] * a->s[2] : 1;
 }
 
+/* Far more phases than pixels and taps: nearly all would be packed and walked for nothing. */
+static bool nd_excess(const struct rlx_k_conv_nd *a)
+{
+	double work = (double)a->out[0] * (double)a->out[1] * (double)a->out[2] +
+		      (double)a->k[0] * (double)a->k[1] * (double)a->k[2];
+
+	return (double)nd_phases(a) > 16 * work + 4096;
+}
+
 /* Output pixels along @j: of the largest phase, or all. */
 static size_t nd_dim(const struct rlx_k_conv_nd *a, size_t j)
 {
@@ -489,7 +498,7 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 		return false;
 	a->c = rlx_conv_block(isa);
 	merge_rows(a);
-	if (!plan_input(a))
+	if (nd_excess(a) || !plan_input(a))
 		return false;
 	ocg = a->oc / a->groups;
 	panel = PAIR * a->c;

@@ -180,6 +180,15 @@ TEST(refuses)
 	a.k[2] = SIZE_MAX;
 	a.d[2] = 2;
 	CHECK(!rlx_conv_nd_init(RLX_ISA_BASE, &a));
+	/* a transposed one's phases: some beside its pixels, and those nothing is in */
+	a = ok;
+	a.transposed = true;
+	a.s[1] = a.s[2] = 64;
+	CHECK(rlx_conv_nd_init(RLX_ISA_BASE, &a));
+	a = ok;
+	a.transposed = true;
+	a.s[1] = a.s[2] = (size_t)1 << 20;
+	CHECK(!rlx_conv_nd_init(RLX_ISA_BASE, &a));
 }
 
 TEST_MAIN()

@@ -43,4 +43,19 @@ TEST(qr_of_a_long_column)
 	}
 }
 
+/* Strides that nothing is a stride away at: pixels are few, what lies between them is not. */
+EVERYWHERE(conv_transpose_by_far_strides)
+{
+	const int64_t s = 1 << 29;
+	const float x = 3, w = 5;
+	rlx_value a = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, 1), &x);
+	rlx_value b = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, 1), &w);
+
+	rig_output(r, rlx_emit(r->g, conv_transpose, .x = a, .w = b, .stride = RLX_INTS(s, s)));
+	rig_output(r, rlx_emit(r->g, conv_transpose, .x = a, .w = b, .stride = RLX_INTS(3, 5)));
+	rig_run(r);
+	rig_want(r, 0, 0, 15, 0);
+	rig_want(r, 1, 0, 15, 0);
+}
+
 TEST_MAIN()
