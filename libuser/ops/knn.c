@@ -101,6 +101,9 @@ static enum rlx_status knn_eval(struct rlx_eval *q)
 	struct found *best = q->scratch;
 	double s;
 
+	/* points of no coordinates are all as near: the first ones are found */
+	if (!x->type.dim[1] && m > k)
+		m = k + 1;
 	for (i = 0; i < n && k; i++) {
 		for (have = j = 0; j < m; j++) {
 			s = distance(x, i, y, j, a->metric);

@@ -144,15 +144,16 @@ static enum rlx_status nms_infer(struct rlx_infer *q)
 
 static size_t nms_scratch(const struct rlx_infer *q)
 {
-	return ((size_t)q->in[0]->dim[1] + 1) * sizeof(int64_t);
+	/* where there is no box, there is no order, whatever the other sizes are */
+	return rlx_type_count(q->in[1]) ? ((size_t)q->in[0]->dim[1] + 1) * sizeof(int64_t) : 0;
 }
 
 static struct nms set_up(const struct rlx_eval *q)
 {
 	const struct rlx_type *s = &q->in[1].type;
 
-	return (struct nms){ .boxes = &q->in[0], .scores = &q->in[1], .b = s->dim[0],
-			     .c = s->dim[1], .n = s->dim[2] };
+	return (struct nms){ .boxes = &q->in[0], .scores = &q->in[1], .c = s->dim[1],
+			     .b = rlx_type_count(s) ? s->dim[0] : 0, .n = s->dim[2] };
 }
 
 static enum rlx_status nms_eval(struct rlx_eval *q)

@@ -7,6 +7,8 @@
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
+static const int64_t far = (int64_t)1 << 40;
+
 /* Scratch of as many scores as there are keys, which wraps to a few bytes, is no memory. */
 EVERYWHERE(attention_to_keys_without_number)
 {
@@ -56,6 +58,60 @@ EVERYWHERE(conv_transpose_by_far_strides)
 	rig_run(r);
 	rig_want(r, 0, 0, 15, 0);
 	rig_want(r, 1, 0, 15, 0);
+}
+
+/* Without boxes nothing is kept, of however many images and classes. */
+EVERYWHERE(nms_of_no_boxes)
+{
+	rlx_value b = rig_input(r, rlx_type(RLX_F32, far, 0, 4), NULL), many, none;
+	rlx_value s = rig_input(r, rlx_type(RLX_F32, far, 3, 0), NULL);
+
+	many = rig_input(r, rlx_type(RLX_F32, 0, far, 4), NULL);
+	none = rig_input(r, rlx_type(RLX_F32, 0, 3, far), NULL);
+	rig_output(r, rlx_emit(r->g, nms_count, .boxes = b, .scores = s, .max_per_class = 3));
+	rig_output(r, rlx_emit(r->g, nms_count, .boxes = many, .scores = none,
+			       .max_per_class = 3));
+	rig_output(r, rlx_emit(r->g, nms, .boxes = b, .scores = s, .max_per_class = 3));
+	rig_run(r);
+	rig_want(r, 0, 0, 0, 0);
+	rig_want(r, 1, 0, 0, 0);
+	CHECK_EQ(rlx_type_count(&r->out[2].type), 0);
+	rig_reset(r);
+	b = rig_input(r, rlx_type(RLX_F32, far, 0, 4), NULL);
+	s = rig_input(r, rlx_type(RLX_F32, far, 3, 0), NULL);
+	rig_output(r, rlx_emit(r->g, nms, .boxes = b, .scores = s, .max_per_class = 3,
+			       .count = 1));
+	CHECKF(rig_try(r) == RLX_ERANGE, "%s", r->err.text);
+	CHECKF(strstr(r->err.text, "count is"), "%s", r->err.text);
+}
+
+/* Points without coordinates are all as near: the first ones, and never the point itself. */
+EVERYWHERE(neighbours_without_coordinates)
+{
+	enum { N = 1000, K = 2 };
+	rlx_value x = rig_input(r, rlx_type(RLX_F32, N, 0), NULL), v;
+	rlx_value y = rig_input(r, rlx_type(RLX_F32, INT32_MAX, 0), NULL);
+	unsigned int m;
+	int64_t i;
+
+	for (m = RLX_KNN_L2; m <= RLX_KNN_COS; m++) {
+		v = rlx_emit(r->g, knn, .x = x, .y = y, .k = K, .metric = (int32_t)m);
+		rig_output(r, v);
+		rig_output(r, rlx_out(r->g, v, 1));
+		v = rlx_emit(r->g, knn, .x = x, .k = K, .metric = (int32_t)m);
+		rig_output(r, v);
+		rig_output(r, rlx_out(r->g, v, 1));
+	}
+	rig_run(r);
+	for (i = 0; i < N * K * (RLX_KNN_COS + 1); i++) {
+		int64_t e = i % (N * K), row = e / K, k = e % K;
+
+		m = (unsigned int)(i / (N * K));
+		rig_want(r, 4 * m, e, m == RLX_KNN_COS, 0);
+		rig_want(r, 4 * m + 1, e, (double)k, 0);
+		rig_want(r, 4 * m + 2, e, m == RLX_KNN_COS, 0);
+		rig_want(r, 4 * m + 3, e, (double)(k + (row <= k)), 0);
+	}
 }
 
 TEST_MAIN()
