@@ -42,8 +42,10 @@ static enum rlx_status pad_infer(struct rlx_infer *q)
 	q->out[0] = *x;
 	for (i = 0; i < x->rank; i++) {
 		int64_t b = a->pads.v[i], e = a->pads.v[x->rank + i], *d = &q->out[0].dim[i];
+		const int64_t far = INT64_MAX / 2;	/* element 0 is at -b, behind x is d + e */
 
-		if (__builtin_add_overflow(*d, b, d) ||
+		if (b < -far || b > far || e < -far || e > far ||
+		    __builtin_add_overflow(*d, b, d) ||
 		    __builtin_add_overflow(*d, e, d) || *d < 0)
 			return op_fail(q, RLX_ESHAPE,
 				       "axis %u of %lld cannot be padded by %lld and %lld",

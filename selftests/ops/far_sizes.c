@@ -114,4 +114,45 @@ EVERYWHERE(neighbours_without_coordinates)
 	}
 }
 
+/* Positions that far in front wrapped: zeros stood where elements were to be. */
+TEST(pad_from_afar)
+{
+	static const int64_t pads[][2] = {
+		{ INT64_MIN + 9, INT64_MAX - 10 }, { INT64_MAX - 10, INT64_MIN + 9 },
+		{ INT64_MIN, INT64_MAX },
+	};
+	unsigned int i, mode;
+	struct rig r;
+
+	for (i = 0; i < 3; i++)
+		for (mode = RLX_PAD_CONSTANT; mode <= RLX_PAD_WRAP; mode++) {
+			rig_init(&r, NULL);
+			rlx_emit(r.g, pad, .x = rig_random(&r, rlx_type(RLX_F32, 4), 1, 2),
+				 .pads = RLX_INTS(pads[i][0], pads[i][1]),
+				 .mode = (int32_t)mode);
+			CHECK_EQ(rlx_graph_error(r.g)->status, RLX_ESHAPE);
+			CHECKF(strstr(rlx_graph_error(r.g)->text, "cannot be padded"), "%s",
+			       rlx_graph_error(r.g)->text);
+			rig_fini(&r);
+		}
+}
+
+/* What may be. */
+EVERYWHERE(pad_from_as_far_as_may_be)
+{
+	static const int64_t b[] = { -(INT64_MAX / 4), INT64_MAX / 4 - 4 };
+	const float x[4] = { 1, 2, 3, 4 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 4), x);
+	unsigned int k;
+	int64_t i;
+
+	for (k = 0; k < 2; k++)
+		rig_output(r, rlx_emit(r->g, pad, .x = v, .mode = RLX_PAD_WRAP,
+				       .pads = RLX_INTS(b[k], -b[k])));
+	rig_run(r);
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < 4; i++)
+			rig_want(r, k, i, (double)x[((i - b[k]) % 4 + 4) % 4], 0);
+}
+
 TEST_MAIN()
