@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A convolution's windows as the rows of a matrix. */
+#include "base/alloc.h"
 #include "ops/batch.h"
 #include "ops/emit.h"
 #include "ops/window.h"
@@ -88,6 +89,40 @@ static enum rlx_status im2col_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/*
+ * Does what windows never read outnumber x and what they do read by far? Padding of 2^31 would be
+ * written out, and with 4096 more or less that costs nothing.
+ */
+static bool is_sparse(const struct op_window *w, uint32_t j)
+{
+	return (double)w->pad[j] + (double)w->pad_end[j] + (double)w->in[j] >
+	       4 * ((double)w->out[j] * (double)w->k[j] + (double)w->in[j]) + 4096;
+}
+
+/* The windows along spatial dimension @j, which is @x's @axis; a 0 behind it is all padding. */
+static rlx_value pick(struct rlx_graph *g, rlx_value x, uint32_t axis, const struct op_window *w,
+		      uint32_t j)
+{
+	int64_t n = w->out[j] * w->k[j], *at = rlx_calloc((size_t)n + 1, sizeof(*at)), i, p;
+	int64_t pads[2 * RLX_MAX_RANK] = { 0 };
+	uint32_t rank = op_type(g, x).rank;
+	rlx_value v;
+
+	if (!at) {
+		rlx_graph_fail(g, RLX_ENOMEM, "im2col: out of memory");
+		return RLX_NONE;
+	}
+	for (i = 0; i < n; i++) {
+		p = i / w->k[j] * w->stride[j] - w->pad[j] + i % w->k[j] * w->dil[j];
+		at[i] = p >= 0 && p < w->in[j] ? p : w->in[j];
+	}
+	v = op_reshape(g, op_i64_const(g, at, n), (int64_t[]){ w->out[j], w->k[j] }, 2);
+	rlx_free(at);
+	pads[rank + axis] = 1;
+	x = rlx_emit(g, pad, .x = x, .pads = { pads, 2 * rank });
+	return rlx_emit(g, gather, .x = x, .indices = v, .axis = (int32_t)axis);
+}
+
 /* Frames along each dimension, and of their elements every dilation-th. */
 static enum rlx_status im2col_expand(struct rlx_expand *q)
 {
@@ -99,8 +134,15 @@ static enum rlx_status im2col_expand(struct rlx_expand *q)
 	struct op_window w;
 	rlx_value x = q->in[0];
 
+	if (!rlx_type_count(q->out_type)) {
+		q->out[0] = op_fill(q->g, q->out_type, 0);
+		return op_done(q->g);
+	}
 	op_window_set(&w, &wa, &t, a->kernel.v, nd);
+	op_window_out(&w, false);
 	for (i = 0; i < nd; i++) {
+		if (is_sparse(&w, 3 - nd + i))
+			continue;
 		pads[2 + i] = w.pad[3 - nd + i];
 		pads[t.rank + 2 + i] = w.pad_end[3 - nd + i];
 		any |= pads[2 + i] | pads[t.rank + 2 + i];
@@ -110,14 +152,18 @@ static enum rlx_status im2col_expand(struct rlx_expand *q)
 	for (i = 0; i < nd; i++) {
 		int64_t k = w.k[3 - nd + i], d = w.dil[3 - nd + i];
 
+		perm[1 + i] = 2 + 2 * i;
+		perm[2 + nd + i] = 3 + 2 * i;
+		if (is_sparse(&w, 3 - nd + i)) {
+			x = pick(q->g, x, 2 + 2 * i, &w, 3 - nd + i);
+			continue;
+		}
 		x = rlx_emit(q->g, frame, .x = x, .axis = (int32_t)(2 + 2 * i),
 			     .length = (k - 1) * d + 1, .hop = w.stride[3 - nd + i]);
 		if (d > 1)
 			x = rlx_emit(q->g, slice, .x = x, .axes = RLX_INTS(3 + 2 * i),
 				     .starts = RLX_INTS(0), .ends = RLX_INTS((k - 1) * d + 1),
 				     .steps = RLX_INTS(d));
-		perm[1 + i] = 2 + 2 * i;
-		perm[2 + nd + i] = 3 + 2 * i;
 	}
 	perm[0] = 0;
 	perm[1 + nd] = 1;

@@ -155,4 +155,58 @@ EVERYWHERE(pad_from_as_far_as_may_be)
 			rig_want(r, k, i, (double)x[((i - b[k]) % 4 + 4) % 4], 0);
 }
 
+/* The element of x[.., n] that tap @k of window @o reads along a dimension, or -1. */
+static int64_t tap(int64_t n, int64_t o, int64_t k, const int64_t by[3])
+{
+	int64_t at = o * by[0] - by[1] + k * by[2];
+
+	return at >= 0 && at < n ? at : -1;
+}
+
+/* Of windows far apart that mostly lie in padding, or in between, all elements are known. */
+EVERYWHERE(windows_far_apart)
+{
+	static const int64_t far_by[3] = { INT32_MAX, INT32_MAX, 1 }, wide[3] = { 19998, 20000, 3 };
+	static const int64_t near[3] = { 2, 1, 1 };
+	float x[2 * 3 * 4 * 5 * 6];
+	int64_t i, d[3], o[3], k[3], from;
+	rlx_value v;
+
+	for (i = 0; i < 2 * 3 * 4 * 5 * 6; i++)
+		x[i] = (float)(i + 1);
+	v = rig_input(r, rlx_type(RLX_F32, 2, 3, 7), x);
+	rig_output(r, rlx_emit(r->g, im2col, .x = v, .kernel = RLX_INTS(3),
+			       .stride = RLX_INTS(19998), .pad = RLX_INTS(20000, 20000),
+			       .dilation = RLX_INTS(3)));
+	v = rig_input(r, rlx_type(RLX_F32, 2, 3, 4, 5, 6), x);
+	rig_output(r, rlx_emit(r->g, im2col, .x = v, .kernel = RLX_INTS(1, 2, 3),
+			       .stride = RLX_INTS(INT32_MAX, 2, 19998),
+			       .pad = RLX_INTS(INT32_MAX, 1, 20000, INT32_MAX, 0, 20000),
+			       .dilation = RLX_INTS(1, 1, 3)));
+	v = rig_input(r, rlx_type(RLX_F32, 0, 3, 4), NULL);
+	rig_output(r, rlx_emit(r->g, im2col, .x = v, .kernel = RLX_INTS(1),
+			       .stride = RLX_INTS(INT32_MAX),
+			       .pad = RLX_INTS(INT32_MAX, INT32_MAX)));
+	rig_run(r);
+	CHECK_EQ(r->out[0].type.dim[0], 2 * 3);
+	CHECK_EQ(r->out[1].type.dim[0], 2 * 3 * 3 * 3);
+	CHECK_EQ(r->out[2].type.dim[0], 0);
+	for (i = 0; i < 2 * 3 * 3 * 3; i++) {
+		d[2] = tap(7, i / 9 % 3, i % 3, wide);
+		from = i / 27 * 21 + i / 3 % 3 * 7 + d[2];
+		rig_want(r, 0, i, d[2] < 0 ? 0 : (double)x[from], 0);
+	}
+	for (i = 0; i < rlx_type_count(&r->out[1].type); i++) {
+		int64_t row = i / 18, col = i % 18;
+
+		k[2] = col % 3, k[1] = col / 3 % 2;
+		o[2] = row % 3, o[1] = row / 3 % 3, o[0] = row / 9 % 3;
+		d[0] = tap(4, o[0], 0, far_by);
+		d[1] = tap(5, o[1], k[1], near);
+		d[2] = tap(6, o[2], k[2], wide);
+		from = (((row / 27 * 3 + col / 6) * 4 + d[0]) * 5 + d[1]) * 6 + d[2];
+		rig_want(r, 1, i, d[0] < 0 || d[1] < 0 || d[2] < 0 ? 0 : (double)x[from], 0);
+	}
+}
+
 TEST_MAIN()
