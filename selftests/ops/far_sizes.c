@@ -209,4 +209,35 @@ EVERYWHERE(windows_far_apart)
 	}
 }
 
+/* Zeros come of nothing as soon as they are asked for, not by computing each in the compiler. */
+EVERYWHERE(product_of_no_terms)
+{
+	enum { N = 2000 };
+	rlx_value a = rig_input(r, rlx_type(RLX_F32, N, 0), NULL);
+	rlx_value b = rig_input(r, rlx_type(RLX_F32, 0, N), NULL);
+
+	rig_output(r, rlx_emit(r->g, matmul, .a = a, .b = b));
+	rig_run(r);
+	rig_want(r, 0, 0, 0, 0);
+	rig_want(r, 0, (int64_t)N * N - 1, 0, 0);
+}
+
+/* Compiled, not run: what it takes to compile hangs on no size. */
+TEST(large_product_of_no_terms)
+{
+	const int64_t n = (int64_t)1 << 28;
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
+				      .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = rlx_graph_new("product");
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = rlx_input(g, "a", rlx_type(RLX_F32, n, 0)),
+				    .b = rlx_input(g, "b", rlx_type(RLX_F32, 0, n))));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
 TEST_MAIN()
