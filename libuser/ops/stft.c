@@ -40,7 +40,9 @@ static enum rlx_status stft_infer(struct rlx_infer *q)
 	if (a->center && a->mode == RLX_PAD_REFLECT && half >= n && half)
 		return op_fail(q, RLX_ESHAPE, "%lld elements cannot be reflected by %lld",
 			       (long long)n, (long long)half);
-	n += a->center ? 2 * half : 0;
+	if (a->center && __builtin_add_overflow(n, 2 * half, &n))
+		return op_fail(q, RLX_ESHAPE, "%lld elements cannot be padded by %lld at each end",
+			       (long long)x->dim[x->rank - 1], (long long)half);
 	*y = *x;
 	y->rank += 2;
 	y->dim[x->rank - 1] = n < a->n_fft ? 0 : (n - a->n_fft) / a->hop + 1;

@@ -240,4 +240,15 @@ TEST(large_product_of_no_terms)
 	rlx_graph_put(g);
 }
 
+TEST(stft_of_a_signal_that_padding_makes_too_long)
+{
+	struct rig r;
+
+	rig_init(&r, NULL);
+	rlx_emit(r.g, stft, .x = rig_input(&r, rlx_type(RLX_F32, 0, INT64_MAX), NULL), .n_fft = 8,
+		 .hop = (int64_t)1 << 53, .center = true);
+	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_ESHAPE);
+	rig_fini(&r);
+}
+
 TEST_MAIN()
