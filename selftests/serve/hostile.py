@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 
-from rlxd import (DEVICE, ENGINES, Server, main, minilm, read_all, reset, slowness, status_of, test,
-                  trickle, wait_for, within)
+from rlxd import (BUILD, DEVICE, ENGINES, Server, main, minilm, read_all, reset, slowness,
+                  status_of, test, trickle, wait_for, within)
 
 OK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 # Of the last request of a connection, which is else closed when it has been idle for long enough.
@@ -418,6 +418,60 @@ def never_reading_client(s):
         pass
     alive(s)
     c.close()
+
+
+WORD = (1 << 64) - 1
+
+
+def fold(a, b):
+    return (a * b & WORD) ^ (a * b >> 64)
+
+
+def hash_bytes(data, seed):
+    """rlx_hash_bytes()."""
+    h = seed ^ 0x9e3779b97f4a7c15
+    whole = len(data) // 8 * 8
+    for w, in struct.iter_unpack("<Q", data[:whole]):
+        h = fold(h ^ w, 0xa0761d6478bd642f)
+    h = fold(h ^ int.from_bytes(data[whole:], "little"), 0xe7037ed1a0b428db)
+    return fold(h ^ len(data), 0x8ebc6af09c88c6e3)
+
+
+def sizes_of_one_hash(m):
+    """
+    For the next m that has one, an l: hashed input by input, a of [1, m] and b of [1, 0, l]
+    have one hash, since with that l a factor of it is 0.
+    """
+    while True:
+        h = hash_bytes(b"a", 1)
+        h = hash_bytes(struct.pack("<2q", 1, m), h)
+        h = hash_bytes(b"b", h + 1 & WORD) ^ 0x9e3779b97f4a7c15
+        for w in (1, 0):
+            h = fold(h ^ w, 0xa0761d6478bd642f)
+        if h < 1 << 58:
+            return m, h
+        m += 1
+
+
+@test
+def sizes_whose_hash_is_the_same():
+    """A program is used for the sizes that it was made for, whatever hash others have."""
+    model = "[model pair]\npath = %s/serve/pair.onnx\nbatch = yes\nmax_batch = 8\n"
+    with Server(model % os.path.abspath(BUILD)) as s:
+        for m, k in map(sizes_of_one_hash, (4, 4, 100000, 50000, 4)):
+            x = [float(i % 5) - 1 for i in range(8 * m)]
+            head = json.dumps({"inputs": [
+                {"name": "a", "datatype": "FP32", "shape": [8, m],
+                 "parameters": {"binary_data_size": 32 * m}},
+                {"name": "b", "datatype": "FP32", "shape": [8, 0, k],
+                 "parameters": {"binary_data_size": 0}}],
+                "parameters": {"binary_data_output": True}}).encode()
+            st, h, out = s.get("/v2/models/pair/infer", {
+                "Inference-Header-Content-Length": str(len(head))}, "POST",
+                head + struct.pack("<%df" % len(x), *x))
+            assert st == 200, (m, k, out)
+            out = out[int(h["Inference-Header-Content-Length"]):]
+            assert out == struct.pack("<%df" % len(x), *(max(v, 0) for v in x)), (m, k)
 
 
 def same(x, y):

@@ -54,6 +54,10 @@ write("pick", [h.make_node("Gather", ["t", "x"], ["y"])],
       [("x", T.INT64, ["n", 1])], [("y", T.FLOAT, ["n", 1])],
       [("t", np.arange(10, dtype=np.float32))])
 
+write("pair", [h.make_node("Relu", ["a"], ["y"]), h.make_node("Relu", ["b"], ["z"])],
+      [("a", T.FLOAT, ["n", "m"]), ("b", T.FLOAT, ["n", "k", "l"])],
+      [("y", T.FLOAT, ["n", "m"]), ("z", T.FLOAT, ["n", "k", "l"])])
+
 
 def write_chain(name, layers):
     links = [(h.make_node("MatMul", ["s%d" % i, "w"], ["h%d" % (i + 1)]),

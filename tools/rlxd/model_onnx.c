@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "base/map.h"
 #include "model/format.h"
 #include "model/mapped.h"
 #include "model/model.h"
@@ -17,16 +16,25 @@ struct onnx {
 	struct rlx_model	*model;
 };
 
+/* What programs are found by, whole: clients can choose sizes that have the same hash. */
+struct shape {
+	unsigned int		 n_in;
+	struct {
+		const char	*name;		/* the model's: told apart by address */
+		struct rlx_type	 type;
+	} in[];
+};
+
 /* One program for max_batch rows of a shape, or for buffers of clients. */
 struct fixed {
-	uint64_t		 shape;		/* hash */
+	struct shape		*shape;
 	bool			 placed;
 	struct rlx_session	*session;	/* NULL: it cannot be made */
 };
 
 struct onnx_replica {
 	struct rlx_runner	*runner;
-	uint64_t		*seen;		/* hashes of the shapes it holds programs for */
+	struct shape		**seen;		/* that it holds programs for */
 	unsigned int		 n_seen;
 	struct fixed		*fixed;
 	unsigned int		 n_fixed;
@@ -148,6 +156,12 @@ static enum rlx_status plan_open(struct model *m, struct rlx_error *err)
 	return st;
 }
 
+static void drop_seen(struct onnx_replica *rep)
+{
+	while (rep->n_seen)
+		rlx_free(rep->seen[--rep->n_seen]);
+}
+
 static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 {
 	struct onnx *o = r->model->state;
@@ -156,14 +170,16 @@ static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 
 	rlx_runner_free(rep->runner);
 	rep->runner = NULL;
-	rep->n_seen = 0;
+	drop_seen(rep);
 	return rlx_runner_new(o->model, &c, &rep->runner, err);
 }
 
 static void drop_fixed(struct onnx_replica *rep)
 {
-	while (rep->n_fixed)
+	while (rep->n_fixed) {
 		rlx_session_free(rep->fixed[--rep->n_fixed].session);
+		rlx_free(rep->fixed[rep->n_fixed].shape);
+	}
 }
 
 static void onnx_replica_close(struct replica *r)
@@ -171,6 +187,7 @@ static void onnx_replica_close(struct replica *r)
 	struct onnx_replica *rep = r->state;
 
 	drop_fixed(rep);
+	drop_seen(rep);
 	rlx_runner_free(rep->runner);
 	rlx_free(rep->fixed);
 	rlx_free(rep->seen);
@@ -261,18 +278,33 @@ static unsigned int onnx_class(const struct model *m, const struct row *row)
 	return i < MODEL_CLASSES ? i : MODEL_CLASSES - 1;
 }
 
-static uint64_t shape_hash(const struct row *row)
+static bool is_of_shape(const struct row *row, const struct shape *s)
 {
-	uint64_t h = 0;
 	unsigned int i;
 
-	for (i = 0; i < row->n_in; i++) {
+	if (row->n_in != s->n_in)
+		return false;
+	for (i = 0; i < s->n_in; i++) {
 		struct rlx_type t = row_type(row, i);
 
-		h = rlx_hash_bytes(row->in[i].name, strlen(row->in[i].name), h + 1);
-		h = rlx_hash_bytes(t.dim, t.rank * sizeof(t.dim[0]), h);
+		if (row->in[i].name != s->in[i].name || !rlx_type_equal(&t, &s->in[i].type))
+			return false;
 	}
-	return h;
+	return true;
+}
+
+static struct shape *shape_of(const struct row *row)
+{
+	struct shape *s = rlx_calloc(1, sizeof(*s) + row->n_in * sizeof(s->in[0]));
+	unsigned int i;
+
+	for (i = 0; s && i < row->n_in; i++) {
+		s->in[i].name = row->in[i].name;
+		s->in[i].type = row_type(row, i);
+	}
+	if (s)
+		s->n_in = row->n_in;
+	return s;
 }
 
 /* Programs are cached by shape: whoever sends ever new shapes must not fill memory. */
@@ -280,19 +312,22 @@ static enum rlx_status note_shape(struct replica *r, const struct row *row,
 				  struct rlx_error *err)
 {
 	struct onnx_replica *rep = r->state;
-	uint64_t h = shape_hash(row);
+	struct shape *shape;
 	enum rlx_status st;
 	unsigned int i;
 
 	for (i = 0; i < rep->n_seen; i++)
-		if (rep->seen[i] == h)
+		if (is_of_shape(row, rep->seen[i]))
 			return RLX_OK;
 	if (rep->n_seen == (unsigned int)r->model->conf.max_shapes || !rep->runner) {
 		st = new_runner(r, err);
 		if (st)
 			return st;
 	}
-	rep->seen[rep->n_seen++] = h;
+	shape = shape_of(row);
+	if (!shape)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	rep->seen[rep->n_seen++] = shape;
 	return RLX_OK;
 }
 
@@ -410,27 +445,30 @@ static struct rlx_session *session_for(struct replica *r, const struct row *row,
 				       struct rlx_error *err)
 {
 	struct onnx_replica *rep = r->state;
-	uint64_t h = shape_hash(row);
 	struct rlx_session *s = NULL;
+	struct shape *shape;
 	enum rlx_status st;
 	unsigned int i;
 
 	for (i = 0; i < rep->n_fixed; i++) {
 		struct fixed *f = &rep->fixed[i];
 
-		if (f->shape != h || f->placed != !!row->place)
+		if (f->placed != !!row->place || !is_of_shape(row, f->shape))
 			continue;
 		if (!f->session)
 			rlx_fail(err, RLX_ENOSUP, "model %s cannot be one program with inputs of "
 				 "these shapes", r->model->name);
 		return f->session;
 	}
-	st = compile_one(r, row, &s, err);
-	if (st == RLX_ENOMEM)
+	shape = shape_of(row);
+	st = shape ? compile_one(r, row, &s, err) : rlx_fail(err, RLX_ENOMEM, "out of memory");
+	if (st == RLX_ENOMEM) {
+		rlx_free(shape);
 		return NULL;
+	}
 	if (rep->n_fixed == (unsigned int)r->model->conf.max_shapes)
 		drop_fixed(rep);
-	rep->fixed[rep->n_fixed++] = (struct fixed){ h, row->place != NULL, st ? NULL : s };
+	rep->fixed[rep->n_fixed++] = (struct fixed){ shape, row->place != NULL, st ? NULL : s };
 	return st ? NULL : s;
 }
 
