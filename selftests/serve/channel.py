@@ -351,6 +351,28 @@ def inputs_that_change_while_they_are_used():
 
 
 @test
+def rows_longer_than_any_program():
+    """Of a request that is run in rows, since it takes long, as of one that is one run."""
+    a = address()
+    with Server(minilm("max_batch = 32\nthreads = 1\n") + channel(a)) as s, \
+            connect(a, memory=64 << 20) as ch:
+        out = vectors(ch, 32)
+        for n in (1, 32):       # the first tells how long a row takes
+            ids = ch.empty((n, 128), np.int64)
+            ids[...] = 1000
+            ch.infer("minilm", [ids], [out[:n]])
+        assert np.allclose(out, out[0], atol=1e-5)
+        for seq in (129, 20000):
+            ids, mask = ch.empty((32, seq), np.int64), ch.empty((32, seq), np.int64)
+            ids[...], mask[...], out[...] = 1000, 1, 7
+            ends(errno.EDOM, ch.infer, "minilm", [ids], [out])
+            ends(errno.EDOM, ch.infer, "minilm", [ids, mask], [out])
+            mask[:, 5:] = 0
+            ends(errno.EDOM, ch.infer, "minilm", [ids, mask], [out])
+            assert (out == 7).all()
+
+
+@test
 def quota_and_models_of_a_channel():
     a, b = address(), address()
     text = minilm("replicas = 1\n") + MODELS + channel(a, "models = relu minilm\nmax_rows = 2")

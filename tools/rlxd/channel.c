@@ -331,12 +331,18 @@ static enum rlx_status fill_encoder(struct ask *a, unsigned int n, struct rlx_er
 {
 	const struct rlx_work_slice *out = &a->work->slice[a->row.n_in];
 	size_t width = (size_t)a->job.model->width;
-	int64_t seq = a->in[0].type.dim[1], tokens;
+	const struct model *m = a->job.model;
+	int64_t seq = a->in[0].type.dim[1], most = m->length[m->n_length - 1], tokens;
 	const char *ids = a->in[0].data, *mask = a->row.n_in > 1 ? a->in[1].data : NULL;
 	unsigned int i;
 
 	if (mask && a->in[1].type.dim[1] != seq)
 		return rlx_fail(err, RLX_ESHAPE, "attention_mask and input_ids differ in shape");
+	/* The longest program has room for no more, whatever the masks say. */
+	if (seq > most)
+		return rlx_fail(err, RLX_ESHAPE, "input_ids of %u x %lld: model %s takes rows of "
+				"at most %lld tokens", n, (long long)seq, m->name,
+				(long long)most);
 	if (out->length < n * width * sizeof(float))
 		return rlx_fail(err, RLX_ERANGE, "output %s needs %zu bytes, its slice has %llu",
 				a->job.model->out[0].name, n * width * sizeof(float),
