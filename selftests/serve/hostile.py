@@ -420,6 +420,31 @@ def never_reading_client(s):
     c.close()
 
 
+@each_engine
+def pipelining_clients_that_never_read(s):
+    """What waits behind replies that nobody takes leaves room for what others ask."""
+    data = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400
+    socks = [s.connect() for _ in range(100)]
+    for c in socks:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        c.setblocking(False)
+    begin = last = time.monotonic()
+    # Until no more is taken of any of them.
+    while time.monotonic() - last < 1 and within(begin, 20):
+        for c in socks:
+            try:
+                c.send(data)
+                last = time.monotonic()
+            except OSError:
+                pass
+        time.sleep(0.02)
+    for _ in range(3):
+        out = s.raw(CLOSE, timeout=10)
+        assert status_of(out) == 200, out
+    for c in socks:
+        reset(c)
+
+
 WORD = (1 << 64) - 1
 
 

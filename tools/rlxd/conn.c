@@ -129,6 +129,21 @@ static void drop_chunks(struct conn *c)
 		chunk_give(c->loop, take_chunk(c));
 }
 
+void conn_drop_pipelined(struct loop *l)
+{
+	bool engines = l->n_held == CHUNKS, spare = !l->n_spare;
+	struct conn *c;
+
+	for (c = l->conns; c; c = c->next) {
+		if ((c->state != CONN_BUSY && c->state != CONN_SEND) || c->first < 0)
+			continue;
+		if (c->first < CHUNKS ? engines : spare) {
+			c->last = true;
+			drop_chunks(c);
+		}
+	}
+}
+
 void conn_eof(struct conn *c, int error)
 {
 	/* TLS in the kernel: a record that is no data, as a farewell is. */
@@ -724,6 +739,10 @@ void conn_process(struct conn *c)
 			/* A peer that half-closes still reads: gone_look() tells it
 			 * from one that is gone. */
 		case CONN_SEND:
+			/* Nothing behind the last request is answered. */
+			if (c->last)
+				drop_chunks(c);
+			break;
 		case CONN_GONE:
 			break;
 		}

@@ -134,11 +134,25 @@ static void process_ready(struct loop *l)
 	}
 }
 
+/* Does a connection wait for a chunk where there is none? */
+static bool has_run_out(const struct loop *l)
+{
+	const struct conn *c = l->starved;
+
+	while (c && (c->io == &l->engine->io ? l->n_held < CHUNKS : l->n_spare))
+		c = c->starved_next;
+	return c != NULL;
+}
+
 static void feed_starved(struct loop *l)
 {
-	unsigned int n = CHUNKS - l->n_held, spare = l->n_spare, *left;
+	unsigned int n, spare, *left;
 	struct conn *c, *list = l->starved;
 
+	if (has_run_out(l))
+		conn_drop_pipelined(l);
+	n = CHUNKS - l->n_held;
+	spare = l->n_spare;
 	if (!n && !spare)
 		return;
 	l->starved = NULL;

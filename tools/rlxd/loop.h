@@ -211,6 +211,12 @@ void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);
 void conn_drain(struct conn *c);
+/*
+ * Where chunks have run out those that wait behind requests which are being answered are given
+ * up, and their connections closed after the reply: a client that pipelines asks again then
+ * (RFC 9112, 9.3.2). Else clients that read no replies would keep all of them.
+ */
+void conn_drop_pipelined(struct loop *l);
 /* An interim reply; false: it could not be sent. */
 bool conn_say_continue(struct conn *c);
 /* A request is being answered from now on. */
