@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from rlxd import (BUILD, ENGINES, RLXD, SANITIZED, Server, main, minilm, reset, slowness,
-                  status_of, test, wait_for)
+                  status_of, test, thread_times, wait_for)
 
 RELU = "[model relu]\npath = %s\n" % os.path.abspath(BUILD + "/serve/relu.onnx")
 BATCH = 8
@@ -609,6 +609,32 @@ def one_row_beside_a_full_queue(s):
     for c in socks:
         reset(c)
     wait_for(lambda: s.metric(waiting) == 0, 60)
+
+
+@test
+def large_regions_are_read_by_workers():
+    """A small request may name much shared memory; a loop's others do not wait for it."""
+    name, size = "rlxd-limits-%d" % os.getpid(), 32 << 20
+    ask = {"inputs": [{"name": "input_ids", "datatype": "INT64", "shape": [1, size // 8],
+                       "parameters": {"shared_memory_region": "r",
+                                      "shared_memory_byte_size": size}}]}
+    with open("/dev/shm/" + name, "wb") as f:
+        f.truncate(size)
+    try:
+        for engine in ENGINES:
+            with Server(minilm(), engine=engine, server="shared_memory = local\n") as s:
+                assert s.post("/v2/systemsharedmemory/region/r/register",
+                              {"key": "/" + name, "offset": 0, "byte_size": size})[0] == 200
+                before = thread_times(s.proc.pid)
+                for _ in range(10):
+                    st, r = s.post("/v2/models/minilm/infer", ask)
+                    assert st == 400 and "tokens" in str(r), (st, r)
+                after = thread_times(s.proc.pid)
+                all_of = sum(t for _, t in after) - sum(t for _, t in before)
+                loop = dict(after)["rlxd-loop"] - dict(before)["rlxd-loop"]
+                assert loop < all_of / 4, (engine, loop, all_of)
+    finally:
+        os.unlink("/dev/shm/" + name)
 
 
 def refused(s, status, part, model, *arrays):

@@ -14,7 +14,7 @@ import threading
 import time
 
 from rlxd import (BUILD, ENGINES, RLXD, Manager, Server, activated, begin_request, main, minilm,
-                  patience, read_all, status_of, test, wait_for, within)
+                  patience, read_all, status_of, test, thread_times, wait_for, within)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 
@@ -653,14 +653,7 @@ def two_loops():
 
 def loop_times(pid):
     """ns of processor time that each loop's thread took."""
-    times = []
-    for t in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/comm" % (pid, t)) as f:
-            if f.read().strip() != "rlxd-loop":
-                continue
-        with open("/proc/%d/task/%s/schedstat" % (pid, t)) as f:
-            times.append(int(f.read().split()[0]))
-    return times
+    return [t for name, t in thread_times(pid) if name == "rlxd-loop"]
 
 
 def ask_of_each(conns, times):

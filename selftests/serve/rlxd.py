@@ -140,6 +140,16 @@ def trickle(socks, byte, until):
         c.close()
 
 
+def thread_times(pid):
+    """The name of each thread of a process, and the ns of processor time that it took."""
+    out = []
+    for t in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/comm" % (pid, t)) as name, \
+                open("/proc/%d/task/%s/schedstat" % (pid, t)) as times:
+            out.append((name.read().strip(), int(times.read().split()[0])))
+    return out
+
+
 def reset(sock):
     """Close it so that the peer sees an error."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -10,7 +10,10 @@
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/wire.h"
 
-enum { INLINE_JSON = 8 << 10 };	/* longer JSON is read by a worker */
+enum {
+	INLINE_JSON	= 8 << 10,	/* longer JSON is read by a worker */
+	INLINE_ELEMENTS	= 16 << 10,	/* and so are more elements, wherever they are */
+};
 
 bool kserve_server(struct req *r)
 {
@@ -278,8 +281,34 @@ static bool submit_tensors(struct req *r)
 	return req_submit(r);
 }
 
-/* True: queued, false: the reply says why not. */
-static bool prepare(struct req *r)
+/* How many elements the inputs have, by their shapes; no more than UINT32_MAX. */
+static uint64_t count_elements(const struct rlx_json *j)
+{
+	uint32_t node = rlx_json_kind(j, 0) == RLX_JSON_OBJ ? rlx_json_get(j, 0, "inputs") : 0;
+	struct rlx_json_iter it, d;
+	uint64_t sum = 0, n;
+	uint32_t shape;
+	int64_t v;
+
+	if (!node || rlx_json_kind(j, node) != RLX_JSON_ARR)
+		return 0;
+	for (it = rlx_json_iter(j, node); rlx_json_next(&it); sum += n) {
+		shape = rlx_json_get(j, it.val, "shape");
+		n = shape && rlx_json_kind(j, shape) == RLX_JSON_ARR;
+		if (!n)
+			continue;
+		for (d = rlx_json_iter(j, shape); rlx_json_next(&d); ) {
+			if (!rlx_json_int(j, d.val, &v) || v < 0)
+				v = 0;
+			if (__builtin_mul_overflow(n, (uint64_t)v, &n) || n > UINT32_MAX)
+				return UINT32_MAX;
+		}
+	}
+	return sum < UINT32_MAX ? sum : UINT32_MAX;
+}
+
+/* False: the reply says why not. */
+static bool parse(struct req *r)
 {
 	size_t n = r->has_infer_length ? (size_t)r->infer_length : r->body_n;
 	struct rlx_json_limits lim = req_json_limits(r, n);
@@ -291,6 +320,14 @@ static bool prepare(struct req *r)
 		req_fail(r, err.status == RLX_ENOMEM ? 503 : 400, "%s", err.text);
 		return false;
 	}
+	return true;
+}
+
+/* True: queued, false: the reply says why not. */
+static bool prepare(struct req *r)
+{
+	if (!r->json.text && !parse(r))
+		return false;
 	r->work = rlx_calloc(1, sizeof(struct infer));
 	if (!r->work) {
 		req_fail_memory(r, "the request");
@@ -313,16 +350,22 @@ static void prepare_task(struct task *t)
 bool kserve_infer(struct req *r)
 {
 	size_t n = r->has_infer_length ? (size_t)r->infer_length : r->body_n;
+	uint64_t elements = 0;
 
 	if (r->has_infer_length && r->infer_length > r->body_n) {
 		req_fail(r, 400, "Inference-Header-Content-Length is %llu, the body has %zu bytes",
 			 (unsigned long long)r->infer_length, r->body_n);
 		return true;
 	}
-	if (n <= INLINE_JSON)
-		return !prepare(r);
+	if (n <= INLINE_JSON) {
+		if (!parse(r))
+			return true;
+		elements = count_elements(&r->json);
+		if (elements <= INLINE_ELEMENTS)
+			return !prepare(r);
+	}
 	r->with_workers = true;
 	r->task.fn = prepare_task;
-	worker_pool_post_read(r->loop->server->workers, &r->task, n);
+	worker_pool_post_read(r->loop->server->workers, &r->task, n + elements);
 	return false;
 }
