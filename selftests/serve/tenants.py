@@ -3,11 +3,15 @@
 memory, models, channels; and what one takes, the other is not left without."""
 import http.client
 import json
+import mmap
 import os
+import random
 import signal
 import socket
 import struct
 import tempfile
+import threading
+import time
 import traceback
 
 from rlxd import BUILD, ENGINES, Server, Skip, main, test, wait_for
@@ -214,6 +218,43 @@ def regions_of_another_key():
                 s.wait_log("event=reloaded", 60, after=n)
             st, out = ask(s.unix, "GET", SHM + "/status", key=secret("alice"))
             assert (st, json.loads(out)) == (200, []), (st, out)
+
+
+@test
+def shapes_that_change_while_they_are_read():
+    """A program is kept for the shape that it was made for, for all who ask."""
+    model = "[model shaped]\npath = %s/serve/shaped.onnx\nmax_shapes = 4096\n" % \
+        os.path.abspath(BUILD)
+    with tempfile.TemporaryDirectory() as d, Shm(os.geteuid()) as shm, \
+            open(shm.path, "r+b") as f, mmap.mmap(f.fileno(), 4096) as m, \
+            serve(d, model + keys(d, "alice", "mallory"), shared="local") as s:
+        def shaped(key, n, **shape):
+            return ask(s.unix, "POST", "/v2/models/shaped/infer", {"inputs": [
+                {"name": "x", "datatype": "FP32", "shape": [n], "data": [1.0] * n},
+                dict(shape, name="shape", datatype="INT64", shape=[2])]}, secret(key))
+
+        def flip():
+            while not halt:
+                for shape in both:
+                    m[:16] = struct.pack("<2q", *shape)
+                    time.sleep(random.random() * 1e-3)
+        assert register(s.unix, "in", shm.name, key=secret("mallory"))[0] == 200
+        where = {"shared_memory_region": "in", "shared_memory_byte_size": 16}
+        both, halt = [(3, 4), (4, 3)], []
+        t = threading.Thread(target=flip)
+        t.start()
+        try:
+            for i in range(1, 61):
+                both[:] = (3, 4 * i), (4, 3 * i)
+                shaped("mallory", 12 * i, parameters=where)
+                for shape in both:
+                    st, out = shaped("alice", 12 * i, data=shape)
+                    assert st == 200, out
+                    got = json.loads(out)["outputs"][0]["shape"]
+                    assert got == list(shape), "%s for %s, at %d" % (got, shape, i)
+        finally:
+            halt.append(1)
+            t.join()
 
 
 @test

@@ -2,7 +2,8 @@
 """Writes small models into a folder: one with a free batch, one without; one that does
 next to nothing, to a matrix of any size; two that take long for each row, whose sums are
 of small whole numbers, so that they are the same in whatever order; and some of two
-inputs, of rows that become columns, and of indices that may not be there."""
+inputs, of rows that become columns, of indices that may not be there, and of a shape that
+is an input itself."""
 import os
 import sys
 
@@ -57,6 +58,11 @@ write("pick", [h.make_node("Gather", ["t", "x"], ["y"])],
 write("pair", [h.make_node("Relu", ["a"], ["y"]), h.make_node("Relu", ["b"], ["z"])],
       [("a", T.FLOAT, ["n", "m"]), ("b", T.FLOAT, ["n", "k", "l"])],
       [("y", T.FLOAT, ["n", "m"]), ("z", T.FLOAT, ["n", "k", "l"])])
+# It takes long to compile: meanwhile its client can change the shape.
+write("shaped", [h.make_node("Reshape", ["x", "shape"], ["s0"])] +
+      [h.make_node("Sin", ["s%d" % i], ["s%d" % (i + 1)]) for i in range(200)] +
+      [h.make_node("Relu", ["s200"], ["y"])],
+      [("x", T.FLOAT, ["n"]), ("shape", T.INT64, [2])], [("y", T.FLOAT, ["p", "q"])])
 
 
 def write_chain(name, layers):
