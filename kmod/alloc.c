@@ -204,7 +204,8 @@ static bool rlx_alloc_release(struct rlx_arena *a)
 /*
  * Has anybody the folio beside the arena? Who reads a mapping comes back by a fault after it is
  * unmapped, and without mappings there is one reference, the arena's: all others may be of who
- * writes, or end in a moment, as those of direct I/O do that has just told its user.
+ * writes, or end in a moment, as those of direct I/O do that has just told its user. The folios
+ * behind it are unmapped with it, but no more at a time than a killed task may take.
  */
 static int rlx_alloc_wait_alone(struct rlx_arena *a, unsigned long at, struct folio *folio)
 {
@@ -213,10 +214,12 @@ static int rlx_alloc_wait_alone(struct rlx_arena *a, unsigned long at, struct fo
 	for (i = 0; folio_ref_count(folio) != 1; i++) {
 		if (i == RLX_ALLOC_SEAL_TRIES)
 			return -EBUSY;
-		if (i && schedule_timeout_killable((HZ << i) / 200))
+		if (i)
+			schedule_timeout_killable((HZ << i) / 200);
+		if (rlx_killed())
 			return -EINTR;
 		unmap_mapping_range(a->inode->i_mapping, (loff_t)at << PAGE_SHIFT,
-				    folio_size(folio), 1);
+				    RLX_HUGE_PAGES << PAGE_SHIFT, 1);
 	}
 	return 0;
 }
@@ -231,7 +234,6 @@ static int rlx_alloc_seal(struct rlx_arena *a)
 	unsigned long at = 0;
 	int ret;
 
-	unmap_mapping_range(a->inode->i_mapping, 0, 0, 1);
 	while (at < a->table.filled) {
 		struct page *page = rlx_arena_page(a, at);
 

@@ -25,6 +25,10 @@
 #define DEPTH	8
 #define MIB	(1ul << 20)
 
+/* An arena that is sealed over and over, and how often it is mapped for reading. */
+#define SEALED	(128 * MIB)
+#define MAPPED	8
+
 /* What a victim has, and does over and over. */
 struct victim {
 	void (*prepare)(struct victim *v);
@@ -34,7 +38,7 @@ struct victim {
 	struct rlx_ioc_commit commit;
 	struct io_uring ring;
 	int tl, ev, memfd, arena, dmabuf, vgem;
-	void *memory;
+	void *memory, *map[MAPPED];
 	bool idle;		/* prepares only */
 	bool first;		/* tells what it does takes */
 };
@@ -246,6 +250,20 @@ static void count_them(struct victim *v)
 	close(fd);
 }
 
+static void many_readers(struct victim *v)
+{
+	v->arena = k_arena(k_open(), SEALED, 0);
+	for (int i = 0; i < MAPPED; i++)
+		v->map[i] = k_map((int)k_dup(v->arena, RLX_R), SEALED, PROT_READ, 0);
+}
+
+static void seal_it(struct victim *v)
+{
+	for (int i = 0; i < MAPPED; i++)
+		CHECK(!madvise(v->map[i], SEALED, MADV_POPULATE_READ));
+	CHECK_EQ(k_seal(v->arena, RLX_KSEAL_NO_WRITE), 0);
+}
+
 static void victim_works(void *arg)
 {
 	struct victim *v = arg;
@@ -362,6 +380,11 @@ TEST(while_pinning_a_memfd)
 	CHECK_EQ(fcntl(v.memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	victims_end_in_time(&v);
 	close(v.memfd);
+}
+
+TEST(while_sealing)
+{
+	killed_in_time(many_readers, seal_it);
 }
 
 TEST(while_allocating)
