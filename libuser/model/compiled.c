@@ -81,32 +81,63 @@ enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_sp
 	return w->m->format->build(w->m, &want, seg, err);
 }
 
-struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint64_t asked)
+void rlx_specs_free(struct rlx_spec *s, unsigned int n)
 {
-	struct rlx_spec *s = rlx_memdup(in, n * sizeof(*in));
 	unsigned int i;
 
 	for (i = 0; s && i < n; i++)
-		if (i >= 64 || !(asked >> i & 1))
-			s[i].data = NULL;
+		if (s[i].kind == RLX_SPEC_TENSOR)
+			rlx_free((void *)s[i].data);
+	rlx_free(s);
+}
+
+struct rlx_spec *rlx_specs_own(const struct rlx_spec *in, unsigned int n, uint64_t asked)
+{
+	struct rlx_spec *s = rlx_memdup(in, n * sizeof(*in));
+	bool failed = false;
+	unsigned int i;
+
+	for (i = 0; s && i < n; i++) {
+		int64_t bytes = rlx_type_bytes(&in[i].type);
+		void *own = NULL;
+
+		s[i].data = NULL;
+		if (i >= 64 || !(asked >> i & 1) || in[i].kind != RLX_SPEC_TENSOR || !in[i].data ||
+		    bytes < 0)
+			continue;
+		own = rlx_calloc(1, (size_t)bytes + 1);
+		if (own)
+			memcpy(own, in[i].data, (size_t)bytes);
+		failed = failed || !own;
+		s[i].data = own;
+	}
+	if (failed) {
+		rlx_specs_free(s, n);
+		return NULL;
+	}
 	return s;
 }
 
-/* Build for these types, asking for contents until the import is content. */
+/* Build for these types, asking for contents until the import is content; those are @out_own. */
 static enum rlx_status build_first(const struct rlx_wanted *w, uint64_t *asked,
-				   struct rlx_segment *seg, struct rlx_error *err)
+				   struct rlx_spec **out_own, struct rlx_segment *seg,
+				   struct rlx_error *err)
 {
-	struct rlx_spec *masked;
+	struct rlx_spec *own;
 	enum rlx_status st;
 	int i;
 
 	for (i = 0; i < MAX_ASKS; i++) {
-		masked = rlx_mask_specs(w->in, w->n_in, *asked);
-		if (!masked)
+		own = rlx_specs_own(w->in, w->n_in, *asked);
+		if (!own)
 			return rlx_runner_no_memory(err);
-		st = rlx_wanted_build(w, masked, NULL, 0, seg, err);
-		rlx_free(masked);
-		if (st || seg->need != RLX_NEED_INPUTS)
+		st = rlx_wanted_build(w, own, NULL, 0, seg, err);
+		if (!st && seg->need != RLX_NEED_INPUTS) {
+			*out_own = own;
+			return RLX_OK;
+		}
+		rlx_specs_free(own, w->n_in);
+		if (st)
 			return st;
 		if (!(seg->inputs & ~*asked)) {
 			rlx_segment_fini(seg);
@@ -191,18 +222,20 @@ static enum rlx_status make(struct rlx_compiles *p, struct rlx_compiled *c,
 			    const struct rlx_wanted *w, struct rlx_error *err)
 {
 	uint64_t asked = 0;
-	enum rlx_status st = build_first(w, &asked, &c->seg, err);
+	struct rlx_spec *own = NULL;
+	enum rlx_status st = build_first(w, &asked, &own, &c->seg, err);
 	bool failed;
 
 	if (st)
 		return st;
 	pthread_mutex_lock(&p->lock);
 	c->asked = asked;
-	rlx_key_asked(&c->key, w->in, w->n_in, asked);
+	rlx_key_asked(&c->key, own, w->n_in, asked);	/* others may write to @w's meanwhile */
 	c->imported = true;
 	failed = c->key.failed;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
+	rlx_specs_free(own, w->n_in);
 	if (failed)
 		return rlx_runner_no_memory(err);
 	return c->seg.g ? rlx_segment_program(w->m, &c->seg, w->opts, &c->program, err) : RLX_OK;

@@ -62,8 +62,13 @@ void rlx_wanted_fini(struct rlx_wanted *w);
 enum rlx_status rlx_wanted_build(const struct rlx_wanted *w, const struct rlx_spec *in,
 				 const struct rlx_answer *answer, uint32_t n_answer,
 				 struct rlx_segment *seg, struct rlx_error *err);
-/* Contents only where the import asked for them: others must not matter. NULL: out of memory. */
-struct rlx_spec *rlx_mask_specs(const struct rlx_spec *in, unsigned int n, uint64_t asked);
+/*
+ * Contents only where the import asked for them: others must not matter. Those of tensors are
+ * copied, since who gave them may write there at any time, and what is built of them is kept under
+ * them. NULL: out of memory.
+ */
+struct rlx_spec *rlx_specs_own(const struct rlx_spec *in, unsigned int n, uint64_t asked);
+void rlx_specs_free(struct rlx_spec *s, unsigned int n);
 
 /* What @w is compiled to: it is there, waited for, or made here. [any] */
 enum rlx_status rlx_compiled_get(struct rlx_compiles *p, const struct rlx_wanted *w,

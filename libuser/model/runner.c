@@ -346,12 +346,40 @@ static enum rlx_status run_stage(const struct rlx_runner *r, struct rlx_stage *s
 	return st;
 }
 
+/* What stages behind @first are built of: contents that it was found by. */
+static struct rlx_spec *specs_behind(const struct rlx_stage *first, const struct rlx_spec *in,
+				     unsigned int n, struct rlx_error *err)
+{
+	const struct rlx_compiled *c = first->compiled;
+	struct rlx_spec *own = rlx_specs_own(in, n, c->asked);
+	struct rlx_key key = { 0 };
+	bool same;
+
+	if (!own) {
+		rlx_runner_no_memory(err);
+		return NULL;
+	}
+	rlx_key_add(&key, c->key.p, c->n_types);
+	rlx_key_asked(&key, own, n, c->asked);
+	same = !key.failed && key.n == c->key.n && !memcmp(key.p, c->key.p, key.n);
+	if (key.failed)
+		rlx_runner_no_memory(err);
+	else if (!same)
+		rlx_fail(err, RLX_EINVAL, "an input that sizes follow from was changed while it "
+			 "was read; give memory that nobody writes to meanwhile");
+	rlx_free(key.p);
+	if (same)
+		return own;
+	rlx_specs_free(own, n);
+	return NULL;
+}
+
 enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 				     const struct rlx_spec *in, unsigned int n_in,
 				     struct rlx_error *err)
 {
-	struct rlx_spec *masked = NULL;
-	struct rlx_stage *s;
+	struct rlx_stage *s, *first;
+	struct rlx_spec *own = NULL;
 	uint64_t asked = 0;
 	enum rlx_status st;
 
@@ -360,22 +388,22 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 	st = rlx_runner_params_whole(r, err);
 	if (st)
 		return st;
-	s = first_stage(r, in, n_in, &asked, err);
+	s = first = first_stage(r, in, n_in, &asked, err);
 	if (s)
 		s->used = ++r->runs;
 	while (s) {
 		st = run_stage(r, s, in, n_in, err);
 		if (st) {
-			rlx_free(masked);
+			rlx_specs_free(own, n_in);
 			return st;
 		}
 		if (s->seg.need == RLX_NEED_NOTHING)
 			break;
-		if (!masked)
-			masked = rlx_mask_specs(in, n_in, asked);
-		s = masked ? next_stage(r, s, masked, n_in, err) : NULL;
+		if (!own)
+			own = specs_behind(first, in, n_in, err);
+		s = own ? next_stage(r, s, own, n_in, err) : NULL;
 	}
-	rlx_free(masked);
+	rlx_specs_free(own, n_in);
 	if (!s)
 		return err->status ? err->status : rlx_runner_no_memory(err);
 	r->last = s;

@@ -239,7 +239,6 @@ static enum rlx_status take_input(struct ask *a, const struct rlxd_ask *ask, uns
 
 	t->name = d->name;
 	t->data = NULL;
-	t->shared = false;
 	t->type = (struct rlx_type){ .dtype = d->dtype, .rank = d->rank };
 	for (k = 0; k < d->rank; k++)
 		t->type.dim[k] = d->dim[k] >= 0 ? d->dim[k] : ask->size[(*at)++];
@@ -376,10 +375,8 @@ static enum rlx_status divide(struct ask *a, unsigned int n, struct rlx_error *e
 		a->job.rows = &a->row;
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	}
-	for (i = 0; i < a->row.n_in; i++) {
+	for (i = 0; i < a->row.n_in; i++)
 		a->in[i].data = s[i].ptr;
-		a->in[i].shared = true;
-	}
 	if (m->embeds)
 		return fill_encoder(a, n, err);
 	for (i = 0; i < m->n_out; i++)

@@ -73,7 +73,6 @@ static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
 		return false;
 	}
 	f->in[i].data = f->own[i];
-	f->in[i].shared = false;
 	r->copied += bytes;
 	return true;
 }
@@ -111,7 +110,6 @@ static bool take_shared(struct req *r, uint32_t params, uint32_t region, unsigne
 	if (!p)
 		return refuse(r, "input %s: bytes %llu to %llu are not in the region", name,
 			      (unsigned long long)offset, (unsigned long long)(offset + bytes));
-	f->in[i].shared = true;
 	return align(r, i, p, bytes);
 }
 

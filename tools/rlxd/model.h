@@ -53,7 +53,6 @@ struct tensor {
 	struct rlx_type	 type;
 	const void	*data;
 	size_t		 bytes;
-	bool		 shared;	/* whoever asks can write there at any time */
 };
 
 /*

@@ -9,7 +9,6 @@
 #include "model/mapped.h"
 #include "model/model.h"
 #include "rlx/model.h"
-#include "tools/rlxd/budget.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/rows.h"
 
@@ -356,71 +355,22 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 	return st;
 }
 
-static void disown(const struct row *row, void **own)
-{
-	struct account *a = row->job->account;
-	unsigned int i;
-	size_t bytes;
-
-	for (i = 0; i < row->n_in; i++) {
-		if (!own[i])
-			continue;
-		rlx_free(own[i]);
-		row_input(row, i, &bytes);
-		if (a)
-			account_give(a, bytes);
-	}
-}
-
-/* What sizes follow from (shapes, pads, lengths of parts) has few elements; data is not copied. */
-enum { MOST_SIZES = 64 << 10 };
-
-/*
- * Copies of what its client can change meanwhile; @own NULL: used where it lies. A runner reads
- * what sizes depend on twice, for the program and for the key under which that is kept for all.
- */
-static enum rlx_status own_shared(const struct row *row, void **own, struct rlx_error *err)
-{
-	struct account *a = row->job->account;
-	enum rlx_status st = RLX_OK;
-	const void *p;
-	unsigned int i;
-	size_t bytes;
-
-	memset(own, 0, MODEL_IO_MAX * sizeof(*own));
-	for (i = 0; !st && i < row->n_in; i++) {
-		p = row_input(row, i, &bytes);
-		if (!row->in[i].shared || !bytes || bytes > MOST_SIZES)
-			continue;
-		own[i] = a ? account_memdup(a, p, bytes) : rlx_memdup(p, bytes);
-		if (!own[i])
-			st = rlx_fail(err, RLX_ENOMEM, "no memory for the inputs: requests hold as "
-				      "much as max_memory allows, or the system has no more; try "
-				      "again later");
-	}
-	if (st)
-		disown(row, own);
-	return st;
-}
-
 static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_error *err)
 {
 	struct onnx_replica *rep = r->state;
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	enum rlx_status st = note_shape(r, row, err);
-	void *own[MODEL_IO_MAX];
+	const void *p;
 	unsigned int i;
 	size_t bytes;
 
-	if (!st)
-		st = own_shared(row, own, err);
 	if (st)
 		return st;
-	for (i = 0; i < row->n_in; i++)
-		in[i] = (struct rlx_named_tensor){ row->in[i].name, row_type(row, i),
-						   own[i] ? own[i] : row_input(row, i, &bytes) };
+	for (i = 0; i < row->n_in; i++) {
+		p = row_input(row, i, &bytes);
+		in[i] = (struct rlx_named_tensor){ row->in[i].name, row_type(row, i), p };
+	}
 	st = rlx_runner_run(rep->runner, in, row->n_in, err);
-	disown(row, own);
 	return st ? st : keep_outputs(r, row, err);
 }
 
