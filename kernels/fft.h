@@ -13,6 +13,7 @@ enum rlx_k_fft_kind {
 	RLX_K_FFT_HALF,		/* read: re, im; beyond n / 2 the conjugate of element n - i; not
 				   in steps that threads share; written, on GPUs: the same */
 	RLX_K_FFT_HALF_OF_PAIRS,	/* on GPUs: half a spectrum; the other side has pairs */
+	RLX_K_FFT_HALF_TO_PAIRS,	/* the same, read, by launches of parts of a line */
 };
 
 /* Lines in memory; distances in numbers. */
@@ -181,9 +182,10 @@ typedef struct rlx_k_fft_gpu {
 	const void		*chirp;		/* [whole], as in struct rlx_k_fft_core */
 	const void		*spectrum;	/* [n], or of all positions of y */
 	const void		*turns;		/* roots 0 to 2^turns_bits, then each of these */
-	const void		*split;		/* [n + 1]: e^(-2 pi i k / (2 n)) */
+	/* [pairs + 1]: e^(-pi i k / pairs); for HALF_TO_PAIRS as turns, by split_bits */
+	const void		*split;
 	double			scale;
-	uint32_t		turns_bits;
+	uint32_t		turns_bits, split_bits;
 	uint8_t			steps, type, out_type;	/* floats of 16 bits or more */
 } rlx_k_fft_gpu;
 
@@ -192,8 +194,12 @@ enum {
 	RLX_K_FFT_ALIGNED = 8,	/* re and im are one word */
 	RLX_K_FFT_DENSE = 16,	/* lines are in order, numbers next to one another */
 	RLX_K_FFT_CUT = 32,	/* some positions are not there */
+	RLX_K_FFT_NEAR = 64,	/* a block's lines lie within 2^30 numbers */
 };
 
+/* Threads of a multiprocessor that have registers for their elements; f64 is 1 or 0. */
+#define RLX_K_FFT_RESIDENT(f64, n, threads, radices)						\
+	(1024 >> (f64) >> ((n) > 16 * (threads) || ((radices) & 31) > 16))
 #define RLX_K_FFT_BLOCK(threads)	(((threads) + 63) / 64 * 64)
 /* Complex numbers of so many bytes each half in shared memory, a line of n. */
 #define RLX_K_FFT_PADDED(n, size)	((n) + (n) / (64 / (int)(size)))

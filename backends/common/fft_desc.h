@@ -54,6 +54,36 @@ static inline struct rlx_k_fft_view rlx_fft_view(uint8_t kind, int64_t d, int64_
 	};
 }
 
+/* Bluestein's chirp for transforms of length n, of whose numbers the first n_in are not 0, and the
+ * first n_out are wanted. */
+struct rlx_fft_chirp {
+	int64_t	n, n_in, n_out;
+};
+
+/*
+ * That of @s by transforms of length @n: s->n, or half of it where real lines are pairs. Half a
+ * spectrum is read as a whole one of which the conjugates are 0 and their partners twice as large,
+ * for the real part of a result is all that is wanted there.
+ */
+static inline struct rlx_fft_chirp rlx_fft_chirp(const struct rlx_fft_step *s, int64_t n)
+{
+	const int64_t half = s->n / 2 + 1;
+	struct rlx_fft_chirp c = { n, n, n };
+
+	if (n == s->n) {
+		c.n_in = s->real_out && half < s->d ? half : s->d < n ? s->d : n;
+		c.n_out = s->real_in ? half : n;
+	}
+	c.n_in = c.n_in ? c.n_in : 1;
+	return c;
+}
+
+/* The convolution is of this length at least: what it wraps meets results that are not wanted. */
+static inline int64_t rlx_fft_chirp_least(const struct rlx_fft_chirp *c)
+{
+	return c->n_in + c->n_out - 1;
+}
+
 /* Where a step reads or writes. */
 struct rlx_fft_place {
 	enum { RLX_FFT_NOWHERE, RLX_FFT_INPUT, RLX_FFT_OUTPUT, RLX_FFT_TMP } at;

@@ -49,25 +49,27 @@ static void use_roots(const struct tables *t, void *field, int64_t n, int64_t co
 }
 
 /* All roots of order @n as products of two, from tables of about their square root. */
-static void use_turns(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n)
+static void use_turns(const struct tables *t, void *field, uint32_t *bits, int64_t n)
 {
 	int64_t low, rest;
 	void *p;
 
-	while ((int64_t)1 << 2 * a->turns_bits < n)
-		a->turns_bits++;
-	low = (int64_t)1 << a->turns_bits;
+	while ((int64_t)1 << 2 * *bits < n)
+		++*bits;
+	low = (int64_t)1 << *bits;
 	rest = (n + low - 1) / low;
 	p = new_table(t, low + rest);
 	roots(t, p, 0, n, 1, low);
 	roots(t, p, low, n, low, rest);
-	use_table(t, &a->turns, p, low + rest);
+	use_table(t, field, p, low + rest);
 }
 
-/* The chirp of length @n, and its spectrum for transforms of length @all. */
-static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n, int64_t all)
+/* The chirp of @c, and its spectrum for transforms of length @all. */
+static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a,
+		      const struct rlx_fft_chirp *c, int64_t all)
 {
 	double *b = rlx_calloc((size_t)all * 10, sizeof(*b)), re, im;
+	const int64_t n = c->n;
 	void *p = new_table(t, n), *spectrum = new_table(t, all);
 	int64_t k;
 
@@ -77,10 +79,14 @@ static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a, int64_t n
 		rlx_fft_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
 		put(t, p, 2 * k, re);
 		put(t, p, 2 * k + 1, -im);
-		b[2 * k] = re;
-		b[2 * k + 1] = im;
-		if (k)
-			memcpy(b + 2 * (all - k), b + 2 * k, 2 * sizeof(*b));
+		if (k < c->n_out) {
+			b[2 * k] = re;
+			b[2 * k + 1] = im;
+		}
+		if (k && k < c->n_in) {
+			b[2 * (all - k)] = re;
+			b[2 * (all - k) + 1] = im;
+		}
 	}
 	if (b && p && spectrum)
 		rlx_fft_dft(b, all, false, b + 2 * all);
@@ -117,7 +123,7 @@ static int64_t padded(int64_t least, int64_t longest)
 			best = n < best ? n : best;
 		}
 	for (n = best; best <= longest && n <= longest && n < best + best / 4; n++)
-		if (largest_prime(n) <= 7 && rlx_g_fft_radices(n, &cost) && n * cost < fewest) {
+		if (largest_prime(n) <= 7 && rlx_g_fft_radices(n, 16, &cost) && n * cost < fewest) {
 			fewest = n * cost;
 			least = n;
 		}
@@ -133,9 +139,11 @@ struct axis {
 	struct tables			 t;
 	struct rlx_k_fft_view		 in, out;
 	struct rlx_fft_place		 x, y;
-	bool				 inverse, halves;
+	/* pairs: real lines are, of half the length; halves: the conjugate half is left out */
+	bool				 inverse, pairs, halves;
 	uint8_t				 type, wide;	/* of x and y, of scratch */
-	int64_t				 chirp_n, n, part[3];
+	struct rlx_fft_chirp		 chirp;		/* n 0: none */
+	int64_t				 n, part[3];
 	int				 parts;
 };
 
@@ -174,9 +182,11 @@ static bool choose_parts(struct axis *x, const struct rlx_g_launch *l)
 
 	if (few && one > 4096)	/* two launches of many blocks take less than one of few */
 		one = 4096;
-	x->chirp_n = largest_prime(x->n) > RLX_K_FFT_GPU_RADIX ? x->n : 0;
-	if (x->chirp_n)
-		x->n = padded(2 * x->n - 1, one);
+	x->chirp.n = 0;
+	if (largest_prime(x->n) > RLX_K_FFT_GPU_RADIX) {
+		x->chirp = rlx_fft_chirp(x->s, x->n);
+		x->n = padded(rlx_fft_chirp_least(&x->chirp), one);
+	}
 	x->part[0] = x->n;
 	x->parts = 1;
 	if (x->n <= one)
@@ -214,31 +224,38 @@ static struct rlx_k_fft_gpu *new_launch(const struct axis *x, int64_t n)
 	return a;
 }
 
-/* All of it in one launch: real lines of even length as pairs. */
-static enum rlx_status whole_lines(const struct axis *x, bool pairs)
+/* Two neighbours of a real line as re and im. */
+static void use_pairs(struct axis *x)
+{
+	struct rlx_k_fft_view *real = x->s->real_in ? &x->in : &x->out;
+
+	(x->s->real_in ? &x->out : &x->in)->kind = x->parts > 1 ? RLX_K_FFT_HALF_TO_PAIRS :
+							       RLX_K_FFT_HALF_OF_PAIRS;
+	real->kind = RLX_K_FFT_COMPLEX;
+	real->part = real->stride;
+	real->stride *= 2;
+	real->n /= 2;
+}
+
+/* All of it in one launch. */
+static enum rlx_status whole_lines(const struct axis *x)
 {
 	struct rlx_k_fft_gpu *a = new_launch(x, x->n);
 	const struct rlx_fft_step *s = x->s;
-	struct rlx_k_fft_view *real = s->real_in ? &a->in : &a->out;
 
 	lines(a, (rlx_k_fft_digit){ s->outer, x->in.outer, x->out.outer, 0, 0 },
 	      (rlx_k_fft_digit){ s->inner, x->in.inner, x->out.inner, 0, 0 });
 	a->steps = x->inverse ? RLX_K_FFT_SWAP_X | RLX_K_FFT_SWAP_Y : 0;
-	if (x->chirp_n)
+	if (x->chirp.n)
 		a->steps |= RLX_K_FFT_CHIRP_X | RLX_K_FFT_CONVOLVE | RLX_K_FFT_CHIRP_Y;
-	if (pairs) {
-		(s->real_in ? &a->out : &a->in)->kind = RLX_K_FFT_HALF_OF_PAIRS;
-		real->kind = RLX_K_FFT_COMPLEX;
-		real->part = real->stride;
-		real->stride *= 2;
-		real->n /= 2;
+	if (x->pairs) {
 		a->whole = s->n / 2;
 		a->out_end = a->whole + s->real_in;
 	}
-	if (pairs && !x->lo->trial)
+	if (x->pairs && !x->lo->trial)
 		use_roots(&x->t, &a->split, s->n, s->n / 2 + 1);
-	if (x->chirp_n && !x->lo->trial)
-		use_chirp(&x->t, a, x->chirp_n, x->n);
+	if (x->chirp.n && !x->lo->trial)
+		use_chirp(&x->t, a, &x->chirp, x->n);
 	rlx_fft_refer(x->lo, &a->x, x->x);
 	rlx_fft_refer(x->lo, &a->y, x->y);
 	return gpu_call_kernel(x->lo, rlx_g_fft_launch, 0);
@@ -269,7 +286,7 @@ static void rows(const struct axis *x, struct part *p, bool to_spectrum)
 	p->lead = (rlx_k_fft_digit){ p->first, a->in.stride * middle * a->n, 0, 0, 1 };
 	p->pre = (rlx_k_fft_digit){ middle, a->in.stride * a->n, 0, 0, x->part[0] };
 	a->out_step = x->part[0] * middle;
-	a->out_end = to_spectrum ? x->n : x->s->n;
+	a->out_end = to_spectrum ? x->n : a->out_end;
 	a->rows = x->part[0];
 	if (x->halves && x->s->real_in)
 		a->out.kind = RLX_K_FFT_HALF;
@@ -293,7 +310,9 @@ static void columns(const struct axis *x, struct part *p, bool first)
 	a->out_end = (first ? p->first : a->n) * p->post;
 	a->steps |= RLX_K_FFT_TURN | (half ? RLX_K_FFT_SWAP_Y : 0);
 	if (!x->lo->trial)
-		use_turns(&x->t, a, a->n * p->post);
+		use_turns(&x->t, &a->turns, &a->turns_bits, a->n * p->post);
+	if (!x->lo->trial && a->in.kind == RLX_K_FFT_HALF_TO_PAIRS)
+		use_turns(&x->t, &a->split, &a->split_bits, x->s->n);
 }
 
 /*
@@ -317,6 +336,8 @@ static enum rlx_status part(const struct axis *x, int d, int round, struct rlx_f
 	a->out_type = to_y ? x->type : x->wide;
 	a->scale = to_y ? x->s->scale : 1;
 	a->in_step = a->out_step = p.post;
+	if (x->pairs)
+		a->whole = a->out_end = x->s->n / 2;
 	if (last)
 		rows(x, &p, !round);
 	else
@@ -329,8 +350,8 @@ static enum rlx_status part(const struct axis *x, int d, int round, struct rlx_f
 		    (of_x && !round ? RLX_K_FFT_CHIRP_X : 0) |
 		    (last && !round ? RLX_K_FFT_SPECTRUM : 0) |
 		    (to_y && round == 1 ? RLX_K_FFT_CHIRP_Y : 0);
-	if (x->chirp_n && (of_x || last) && !x->lo->trial)
-		use_chirp(&x->t, a, x->chirp_n, x->n);
+	if (x->chirp.n && (of_x || last) && !x->lo->trial)
+		use_chirp(&x->t, a, &x->chirp, x->n);
 	rlx_fft_refer(x->lo, &a->x, from);
 	rlx_fft_refer(x->lo, &a->y, to);
 	return gpu_call_kernel(x->lo, rlx_g_fft_launch, 0);
@@ -344,9 +365,9 @@ static enum rlx_status by_parts(const struct axis *x)
 	enum rlx_status st = RLX_OK;
 	int round, d;
 
-	for (d = 0; d < (x->chirp_n ? 2 : 1); d++)
+	for (d = 0; d < (x->chirp.n ? 2 : 1); d++)
 		z[d] = (struct rlx_fft_place){ RLX_FFT_TMP, rlx_lower_tmp(x->lo, bytes) };
-	for (round = x->chirp_n ? 0 : 2; round < 3 && !st; round += round ? 2 : 1)
+	for (round = x->chirp.n ? 0 : 2; round < 3 && !st; round += round ? 2 : 1)
 		for (d = 0; d < x->parts && !st; d++) {
 			to = d < x->parts - 1 ? z[0] : round ? x->y : z[1];
 			st = part(x, d, round, from, to);
@@ -371,18 +392,21 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 		.out = rlx_fft_view(s->real_out ? RLX_K_FFT_REAL : RLX_K_FFT_COMPLEX, s->out,
 				    s->out, s->inner),
 	};
-	const bool pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0);
 
-	x.n = pairs ? s->n / 2 : s->n;
+	x.pairs = real && s->n % 2 == 0 && (!s->real_in || x.in.n % 2 == 0);
+	x.n = x.pairs ? s->n / 2 : s->n;
 	if (!choose_parts(&x, &l))
 		return rlx_lower_unsupported(lo, "the lines are too long for a GPU's matrices");
-	if (pairs && x.parts > 1) {
+	if (x.pairs && x.parts > 1 && s->real_in) {
+		x.pairs = false;
 		x.n = s->n;
 		choose_parts(&x, &l);
 	}
+	if (x.pairs)
+		use_pairs(&x);
 	if (x.parts == 1)
-		return whole_lines(&x, pairs);
-	x.halves = real && !x.chirp_n && (s->real_in || x.parts == 2);
+		return whole_lines(&x);
+	x.halves = real && !x.pairs && !x.chirp.n && (s->real_in || x.parts == 2);
 	return by_parts(&x);
 }
 

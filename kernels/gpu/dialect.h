@@ -83,6 +83,12 @@ template <class T> static DEV inline T load_or(const T *p, bool in, uint32_t oth
 	return v;
 }
 
+/* @v as one store, which the compiler would split by its members; T is as for load_or(). */
+template <class T> static DEV inline void store_whole(T *p, T v)
+{
+	memcpy(p, &v, sizeof(v));
+}
+
 static DEV inline float max_nan(float x, float y)
 {
 	return x > y || x != x ? x : y;

@@ -304,6 +304,28 @@ template <class T> static DEV inline T load_or(const T *p, bool in, uint32_t oth
 	return v;
 }
 
+/* @v as one store, which the compiler would split by its members; T is as for load_or(). */
+template <class T> static DEV inline void store_whole(T *p, T v)
+{
+	uint32_t w[4];
+	uint16_t h;
+
+	if constexpr (sizeof(T) == 2)
+		memcpy(&h, &v, sizeof(v));
+	else
+		memcpy(w, &v, sizeof(v));
+	if constexpr (sizeof(T) == 16)
+		asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+			     :: "l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+	else if constexpr (sizeof(T) == 8)
+		asm volatile("st.global.v2.u32 [%0], {%1, %2};"
+			     :: "l"(p), "r"(w[0]), "r"(w[1]) : "memory");
+	else if constexpr (sizeof(T) == 4)
+		asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(w[0]) : "memory");
+	else
+		asm volatile("st.global.u16 [%0], %1;" :: "l"(p), "h"(h) : "memory");
+}
+
 /* A NaN is the largest. */
 static DEV inline float max_nan(float x, float y)
 {

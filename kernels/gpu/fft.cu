@@ -18,17 +18,14 @@
  */
 #include "kernels/fft.h"
 
-/* As many threads on a multiprocessor as have the registers for their elements. */
 #ifndef FFT_RESIDENT
-#define FFT_RESIDENT	(1024 >> (FFT_TYPE == 1) >>						\
-			 (FFT_N > 16 * FFT_THREADS || (FFT_RADICES & 31) > 16))
+#define FFT_RESIDENT	RLX_K_FFT_RESIDENT(FFT_TYPE == 1, FFT_N, FFT_THREADS, FFT_RADICES)
 #endif
-#define RLX_G_BLOCKS	(RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) < FFT_RESIDENT ?		\
-			 FFT_RESIDENT / RLX_K_FFT_BLOCK(FFT_THREADS * FFT_LINES) : 1)
+#define RLX_G_BLOCKS	(FFT_BLOCK < FFT_RESIDENT ? FFT_RESIDENT / FFT_BLOCK : 1)
 #include "kernels/gpu/dialect.h"
 
 enum {
-	N = FFT_N, T = FFT_THREADS, L = FFT_LINES, BLOCK = RLX_K_FFT_BLOCK(T * L),
+	N = FFT_N, T = FFT_THREADS, L = FFT_LINES, BLOCK = FFT_BLOCK,
 	IN = FFT_READ & 7, OUT = FFT_WRITE & 7,
 	ACROSS = FFT_ACROSS & 1, OUT_ACROSS = FFT_ACROSS >> 1 & 1, DIRECT = FFT_ACROSS >> 2 & 1,
 	TWICE = !!(FFT_STEPS & RLX_K_FFT_CONVOLVE), STAGED = !DIRECT && !ACROSS,
@@ -190,24 +187,6 @@ template <int R> static DEV inline void dft(complex *v)
 
 /* ---- lines ---- */
 
-/* As one word, which the compiler does not see of two numbers. */
-template <class M> static DEV inline void store_pair(M *p, pair<M> v)
-{
-	if constexpr (sizeof(v) == 8) {
-		uint64_t u;
-
-		memcpy(&u, &v, 8);
-		*(uint64_t *)p = u;
-	} else if constexpr (sizeof(v) == 4) {
-		uint32_t u;
-
-		memcpy(&u, &v, 4);
-		*(uint32_t *)p = u;
-	} else {
-		*(pair<M> *)p = v;
-	}
-}
-
 /* A block's lines: @left of them, and where the first one is. */
 struct work {
 	const rlx_k_fft_gpu	*a;
@@ -229,14 +208,20 @@ struct target {
 	out_type::mem		*p;
 };
 
-static DEV inline int64_t in_stride(const work &w)
+/* Distances within a block. */
+template <int SIDE> struct distance_of { typedef int64_t type; };
+template <> struct distance_of<RLX_K_FFT_NEAR> { typedef int type; };
+typedef distance_of<FFT_READ & RLX_K_FFT_NEAR>::type in_distance;
+typedef distance_of<FFT_WRITE & RLX_K_FFT_NEAR>::type out_distance;
+
+static DEV inline in_distance in_stride(const work &w)
 {
-	return FFT_READ & RLX_K_FFT_DENSE ? 2 : w.a->in.stride;
+	return FFT_READ & RLX_K_FFT_DENSE ? 2 : (in_distance)w.a->in.stride;
 }
 
-static DEV inline int64_t out_stride(const work &w)
+static DEV inline out_distance out_stride(const work &w)
 {
-	return FFT_WRITE & RLX_K_FFT_DENSE ? 2 : w.a->out.stride;
+	return FFT_WRITE & RLX_K_FFT_DENSE ? 2 : (out_distance)w.a->out.stride;
 }
 
 /* So many positions from element to element. */
@@ -252,7 +237,7 @@ static DEV inline int out_step(const work &w)
 
 static DEV inline source source_at(const work &w, int l, int pos)
 {
-	return source{ pos, w.x + l * w.a->digit[0].in + pos * in_stride(w) };
+	return source{ pos, w.x + (l * (in_distance)w.a->digit[0].in + pos * in_stride(w)) };
 }
 
 static DEV inline int first_in(const work &w, int l)
@@ -274,7 +259,7 @@ static DEV inline source source_of(const work &w, int l, int i)
 
 static DEV inline target target_at(const work &w, int l, int pos)
 {
-	return target{ pos, w.y + l * w.a->digit[0].out + pos * out_stride(w) };
+	return target{ pos, w.y + (l * (out_distance)w.a->digit[0].out + pos * out_stride(w)) };
 }
 
 static DEV inline target target_of(const work &w, int l, int i)
@@ -305,30 +290,68 @@ static DEV inline int length(const work &w)
 	return FFT_STEPS & (RLX_K_FFT_CHIRP_X | RLX_K_FFT_CHIRP_Y) ? (int)w.a->whole : N;
 }
 
+/* Root @e from a table of the first 2^bits and of each of these. */
+static DEV inline complex root_of(const complex *table, uint32_t bits, uint32_t e)
+{
+	const uint32_t low = 1u << bits;
+
+	return times(table[e & (low - 1)], table[low + (e >> bits)]);
+}
+
+/* What the columns of a matrix are multiplied by. */
+static DEV inline complex matrix_root(const work &w, uint32_t e)
+{
+	return root_of(w.turns, w.a->turns_bits, e);
+}
+
 /* Of half a spectrum: of the mean, and of the middle, the imaginary part is 0. */
 static DEV inline complex get_half(const work &w, int l, int at)
 {
+	const int whole = (int)w.a->whole;
 	complex c = get(w, source_at(w, there(w, l), at));
 
-	if (!at || (IN == RLX_K_FFT_HALF ? 2 * at == (int)w.a->whole : at == length(w)))
+	if (!at || (IN == RLX_K_FFT_HALF ? 2 * at == whole :
+		    at == (IN == RLX_K_FFT_HALF_TO_PAIRS ? whole : length(w))))
 		c.im = 0;
 	return c;
 }
 
-static DEV inline complex read(const work &w, int l, source x)
+/* Element @at of the spectrum of pairs, from half a spectrum. */
+static DEV inline complex of_pairs(const work &w, int l, int at)
+{
+	const complex a = get_half(w, l, at);
+	const complex b = conjugate(get_half(w, l, (int)w.a->whole - at));
+	const complex root = root_of(w.split, w.a->split_bits, (uint32_t)at);
+
+	return plus(plus(a, b), times(make(root.im, root.re), minus(a, b)));
+}
+
+static DEV inline complex read_spectrum(const work &w, int l, source x)
 {
 	const int whole = (int)w.a->whole;
-	complex c;
 
+	if (IN == RLX_K_FFT_HALF_TO_PAIRS)
+		return x.pos < whole ? of_pairs(w, l, x.pos) : make(0, 0);
 	if (IN != RLX_K_FFT_HALF)
-		c = get(w, x);
-	else if (2 * x.pos <= whole)
-		c = get_half(w, l, x.pos);
-	else
-		c = x.pos < whole ? conjugate(get_half(w, l, whole - x.pos)) : make(0, 0);
+		return get(w, x);
+	if (2 * x.pos > whole)
+		return (FFT_STEPS & RLX_K_FFT_CHIRP_X) || x.pos >= whole ? make(0, 0) :
+		       conjugate(get_half(w, l, whole - x.pos));
+	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && x.pos && 2 * x.pos < whole) {
+		const complex c = get_half(w, l, x.pos);	/* see rlx_fft_chirp() */
+
+		return plus(c, c);
+	}
+	return get_half(w, l, x.pos);
+}
+
+static DEV inline complex read(const work &w, int l, source x)
+{
+	complex c = read_spectrum(w, l, x);
+
 	if (FFT_STEPS & RLX_K_FFT_SWAP_X)
 		c = swapped(c);
-	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && x.pos < whole)
+	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && x.pos < (int)w.a->whole)
 		c = times(c, w.chirp[x.pos]);
 	return c;
 }
@@ -344,7 +367,7 @@ static DEV inline void put(const work &w, target y, complex c)
 	} else if (FFT_WRITE & RLX_K_FFT_ALIGNED) {
 		const pair<out_type::mem> both = { out_type::put(c.re), out_type::put(c.im) };
 
-		store_pair(y.p, both);
+		store_whole((pair<out_type::mem> *)y.p, both);
 	} else {
 		*y.p = out_type::put(c.re);
 		y.p[w.a->out.part] = out_type::put(c.im);
@@ -411,36 +434,69 @@ static DEV inline void store_spectrum(const work &w, complex *s, int l, int k, c
 	s[place(l, k)] = FFT_STEPS & RLX_K_FFT_CHIRP_X ? times(c, w.chirp[k]) : c;
 }
 
+/*
+ * A thread's share of @each numbers of every line: those of one line, where a line has threads
+ * enough for whole sectors, so that no number takes a division; else by turns over all lines.
+ */
+template <bool SIDE_BY_SIDE> struct share {
+	enum { STEP = BLOCK / L, OF_LINE = SIDE_BY_SIDE || STEP >= 16 };
+	int	each, line, at;
+
+	DEV share(int n) : each(n)
+	{
+		const int t = (int)threadIdx.x;
+
+		line = !OF_LINE ? 0 : SIDE_BY_SIDE ? t % L : t / STEP;
+		at = !OF_LINE ? t : SIDE_BY_SIDE ? t / L : t % STEP;
+		if (OF_LINE && t >= L * STEP)
+			at = n;
+	}
+
+	DEV bool more(int k) const
+	{
+		return OF_LINE ? at + k * STEP < each : at + k * BLOCK < L * each;
+	}
+
+	DEV int l(int k) const
+	{
+		return OF_LINE ? line : (at + k * BLOCK) / each;
+	}
+
+	DEV int i(int k) const
+	{
+		return OF_LINE ? at + k * STEP : (at + k * BLOCK) % each;
+	}
+
+	DEV void go_on(int k)
+	{
+		at += k * (OF_LINE ? STEP : BLOCK);
+	}
+};
+
 /* All that the block has, from x to shared memory: several under way at once. */
 static DEV inline void stage_in(const work &w, complex *s)
 {
-	constexpr int total = L * N, rounds = (total + BLOCK - 1) / BLOCK;
-	constexpr int batch = rounds < 8 ? rounds : 8;
+	constexpr int rounds = (L * N + BLOCK - 1) / BLOCK, batch = rounds < 8 ? rounds : 8;
 
-	for (int first = (int)threadIdx.x; first < total; first += batch * BLOCK) {
+	for (share<ACROSS> mine(N); mine.more(0); mine.go_on(batch)) {
 		complex c[batch];
 
 #pragma unroll
-		for (int k = 0; k < batch; k++) {
-			const int e = first + k * BLOCK, l = ACROSS ? e % L : e / N;
-
-			if (e < total)
-				c[k] = read(w, l, source_of(w, l, ACROSS ? e / L : e % N));
-		}
+		for (int k = 0; k < batch; k++)
+			if (mine.more(k))
+				c[k] = read(w, mine.l(k), source_of(w, mine.l(k), mine.i(k)));
 #pragma unroll
-		for (int k = 0; k < batch; k++) {
-			const int e = first + k * BLOCK, l = ACROSS ? e % L : e / N;
-
-			if (e < total)
-				s[place(l, ACROSS ? e / L : e % N)] = c[k];
-		}
+		for (int k = 0; k < batch; k++)
+			if (mine.more(k))
+				s[place(mine.l(k), mine.i(k))] = c[k];
 	}
 }
 
 static DEV inline void stage_out(const work &w, complex *s)
 {
-	for (int e = (int)threadIdx.x; e < L * N; e += BLOCK) {
-		const int l = OUT_ACROSS ? e % L : e / N, i = OUT_ACROSS ? e / L : e % N;
+#pragma unroll 4
+	for (share<OUT_ACROSS> mine(N); mine.more(0); mine.go_on(1)) {
+		const int l = mine.l(0), i = mine.i(0);
 
 		if (l < w.left)
 			write(w, l, target_of(w, l, i), s[place(l, i)]);
@@ -450,17 +506,16 @@ static DEV inline void stage_out(const work &w, complex *s)
 /* From half a spectrum that of the pairs: elements k and n - k of either. */
 static DEV inline void stage_in_halves(const work &w, complex *s)
 {
-	const int n = length(w), each = n / 2 + 1;
+	const int n = length(w);
 
-	for (int first = (int)threadIdx.x; first < L * each; first += 4 * BLOCK) {
+	for (share<ACROSS> mine(n / 2 + 1); mine.more(0); mine.go_on(4)) {
 		complex a[4], b[4], root[4];
 
 #pragma unroll
 		for (int u = 0; u < 4; u++) {
-			const int e = first + u * BLOCK;
-			const int l = ACROSS ? e % L : e / each, k = ACROSS ? e / L : e % each;
+			const int l = mine.l(u), k = mine.i(u);
 
-			if (e >= L * each)
+			if (!mine.more(u))
 				break;
 			a[u] = get_half(w, l, k);
 			b[u] = conjugate(get_half(w, l, n - k));
@@ -468,13 +523,12 @@ static DEV inline void stage_in_halves(const work &w, complex *s)
 		}
 #pragma unroll
 		for (int u = 0; u < 4; u++) {
-			const int e = first + u * BLOCK;
-			const int l = ACROSS ? e % L : e / each, k = ACROSS ? e / L : e % each;
+			const int l = mine.l(u), k = mine.i(u);
 			const complex sum = plus(a[u], b[u]);
 			const complex turn = times(make(root[u].im, root[u].re),
 						   minus(a[u], b[u]));
 
-			if (e >= L * each)
+			if (!mine.more(u))
 				break;
 			store_spectrum(w, s, l, k, plus(sum, turn));
 			if (k)
@@ -488,11 +542,11 @@ static DEV inline void stage_in_halves(const work &w, complex *s)
 /* And the other way round. */
 static DEV inline void stage_out_halves(const work &w, complex *s)
 {
-	const int n = length(w), each = n / 2 + 1;
+	const int n = length(w);
 
 #pragma unroll 4
-	for (int e = (int)threadIdx.x; e < L * each; e += BLOCK) {
-		const int l = OUT_ACROSS ? e % L : e / each, k = OUT_ACROSS ? e / L : e % each;
+	for (share<OUT_ACROSS> mine(n / 2 + 1); mine.more(0); mine.go_on(1)) {
+		const int l = mine.l(0), k = mine.i(0);
 		const complex root = w.split[k];
 		complex a = s[place(l, k)], b = conjugate(s[place(l, k ? n - k : 0)]);
 		const complex turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
@@ -538,14 +592,6 @@ template <int R> static DEV inline void turn(complex *v, complex root)
 	}
 }
 
-/* What the columns of a matrix are multiplied by: root @e. */
-static DEV inline complex matrix_root(const work &w, uint32_t e)
-{
-	const uint32_t bits = w.a->turns_bits, low = 1u << bits;
-
-	return times(w.turns[e & (low - 1)], w.turns[low + (e >> bits)]);
-}
-
 template <int P> static DEV inline void load_roots(const work &w, int first, complex *root)
 {
 	typedef factor<P> f;
@@ -559,18 +605,23 @@ template <int P> static DEV inline void load_roots(const work &w, int first, com
 	}
 }
 
+/* Where the first of butterfly @j's numbers goes in the order of this pass. */
+template <int P> static DEV inline int stored_at(int j)
+{
+	typedef factor<P> f;
+	const int q = (int)((unsigned int)j / f::S);
+
+	return q * (f::S * f::R) + j - q * f::S;
+}
+
 /* Butterfly @j's numbers to where they are in the order of this pass. */
 template <int P, int ROUND> static DEV inline void store_all(const work &w, complex *s, int l,
 							     int j, complex *v)
 {
 	typedef factor<P> f;
 	constexpr bool even_store = even(f::S * UNIT) && even(f::S * f::R * UNIT);
-	const int q = (int)((unsigned int)j / f::S), i = q * (f::S * f::R) + j - q * f::S;
+	const int i = stored_at<P>(j);
 
-	if (f::LAST && ROUND < TWICE)
-#pragma unroll
-		for (int r = 0; r < f::R; r++)
-			v[r] = swapped(times(v[r], w.spectrum[i + f::S * r]));
 	if (f::LAST && TWICE && ROUND && OUT == RLX_K_FFT_HALF_OF_PAIRS)
 #pragma unroll
 		for (int r = 0; r < f::R; r++)
@@ -578,7 +629,7 @@ template <int P, int ROUND> static DEV inline void store_all(const work &w, comp
 				v[r] = times(swapped(v[r]), w.chirp[i + f::S * r]);
 	if (f::LAST && ROUND == TWICE && !STAGE_OUT) {
 		const int step = f::S * out_step(w);
-		const int64_t delta = step * out_stride(w);
+		const out_distance delta = step * out_stride(w);
 		target y = target_of(w, l, i);
 
 		if (l >= w.left)
@@ -602,6 +653,24 @@ template <int P, int ROUND> static DEV inline void store_all(const work &w, comp
 	}
 }
 
+/* A butterfly's part of the chirp's spectrum. */
+template <int P> static DEV inline void load_spectrum(const work &w, int j, complex *c)
+{
+	typedef factor<P> f;
+	const int i = stored_at<P>(j);
+
+#pragma unroll
+	for (int r = 0; r < f::R; r++)
+		c[r] = w.spectrum[i + f::S * r];
+}
+
+template <int R> static DEV inline void convolve(complex *v, const complex *c)
+{
+#pragma unroll
+	for (int r = 0; r < R; r++)
+		v[r] = swapped(times(v[r], c[r]));
+}
+
 template <int P, int ROUND> static DEV inline void passes(const work &w, complex *s, int l, int t,
 							  const complex *root)
 {
@@ -612,7 +681,10 @@ template <int P, int ROUND> static DEV inline void passes(const work &w, complex
 	constexpr bool even_load = !PADDED || f::M * UNIT % BANKS == 0;
 	const bool on = T * L == BLOCK || (int)threadIdx.x < T * L;
 	const int first = compute_anew(t);	/* or what is made of it would stay in registers */
-	complex v[f::B][f::R], next[after::B];
+	constexpr bool convolved = f::LAST && ROUND < TWICE;
+	/* the spectrum is loaded ahead of the barrier where registers are left */
+	constexpr bool ahead = convolved && f::B * f::R <= 8;
+	complex v[f::B][f::R], next[after::B], c[ahead ? f::B : 1][f::R];
 
 	if (!f::LAST && on)
 		load_roots<P + !f::LAST>(w, first, next);
@@ -621,7 +693,7 @@ template <int P, int ROUND> static DEV inline void passes(const work &w, complex
 #pragma unroll
 	for (int b = 0; b < f::B; b++) {
 		const int j = first + T * b, step = f::M * in_step(w);
-		const int64_t delta = step * in_stride(w);
+		const in_distance delta = step * in_stride(w);
 
 		if (!on || (f::M % T && j >= f::M))
 			break;
@@ -636,6 +708,8 @@ template <int P, int ROUND> static DEV inline void passes(const work &w, complex
 			for (int r = 0; r < f::R; r++)
 				v[b][r] = s[place_after(l, j, f::M * r, even_load)];
 		}
+		if constexpr (ahead)
+			load_spectrum<P>(w, j, c[b]);
 	}
 	if (!from_x && !to_y)
 		sync(false);
@@ -646,6 +720,10 @@ template <int P, int ROUND> static DEV inline void passes(const work &w, complex
 		if constexpr (f::S > 1 && f::R > 1)
 			turn<f::R>(v[b], root[b]);
 		dft<f::R>(v[b]);
+		if constexpr (convolved && !ahead)
+			load_spectrum<P>(w, first + T * b, c[0]);
+		if constexpr (convolved)
+			convolve<f::R>(v[b], c[ahead ? b : 0]);
 		store_all<P, ROUND>(w, s, l, first + T * b, v[b]);
 	}
 	if (!to_y)

@@ -18,10 +18,11 @@ static inline int rlx_g_fft_radix_cost(int r)
 }
 
 /*
- * The cheapest radices of @n, none larger than @most, five bits each from the lowest on, the
- * largest first; 0: there are none. @cost, in and out: what they must cost less than.
+ * The cheapest radices of @n, none larger than @most and, but for 7, 11 and 13, than @composite,
+ * five bits each from the lowest on, the largest first; 0: there are none. @cost, in and out: what
+ * they must cost less than.
  */
-static inline uint32_t rlx_g_fft_search(int64_t n, int most, int passes, int *cost)
+static inline uint32_t rlx_g_fft_search(int64_t n, int most, int composite, int passes, int *cost)
 {
 	uint32_t best = 0;
 
@@ -29,14 +30,14 @@ static inline uint32_t rlx_g_fft_search(int64_t n, int most, int passes, int *co
 		int left = *cost - rlx_g_fft_radix_cost(r);
 		uint32_t rest;
 
-		if (n % r || left <= 0)
+		if (n % r || left <= 0 || (r > composite && r != 7 && r != 11 && r != 13))
 			continue;
 		if (n == r) {
 			best = (uint32_t)r;
 			*cost -= left;
 			continue;
 		}
-		rest = rlx_g_fft_search(n / r, r, passes - 1, &left);
+		rest = rlx_g_fft_search(n / r, r, composite, passes - 1, &left);
 		if (rest) {
 			best = rest << 5 | (uint32_t)r;
 			*cost = left + rlx_g_fft_radix_cost(r);
@@ -45,8 +46,8 @@ static inline uint32_t rlx_g_fft_search(int64_t n, int most, int passes, int *co
 	return best;
 }
 
-/* Radices beyond 16 are primes alone. @cost: of an element. */
-static inline uint32_t rlx_g_fft_radices(int64_t n, int *cost)
+/* Radices beyond @composite, 16 at most, are primes alone. @cost: of an element. */
+static inline uint32_t rlx_g_fft_radices(int64_t n, int composite, int *cost)
 {
 	int64_t smooth = n;
 	uint32_t packed = 0, low = 0;
@@ -64,9 +65,9 @@ static inline uint32_t rlx_g_fft_radices(int64_t n, int *cost)
 		return n == 1 ? 1 : passes < 0 ? 0 : packed;
 	}
 	if (passes == 6 && n > 8 && n < 48)	/* three threads at least have a line */
-		low = rlx_g_fft_search(n, (int)n / 3, passes, cost);
+		low = rlx_g_fft_search(n, (int)n / 3, composite, passes, cost);
 	if (!low)
-		low = passes > 0 ? rlx_g_fft_search(smooth, 16, passes, cost) : 0;
+		low = passes > 0 ? rlx_g_fft_search(smooth, 16, composite, passes, cost) : 0;
 	if (!low)
 		return 0;
 	*cost += large;
@@ -97,13 +98,15 @@ static inline int64_t rlx_g_fft_longest(int64_t shared, int lines, int type)
 }
 
 /* What is known of one side of a launch's lines when it is compiled. */
-static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out)
+static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out, int64_t lines)
 {
 	const struct rlx_k_fft_view *v = out ? &a->out : &a->in;
 	const int64_t step = out ? a->out_step : a->in_step;
 	const int64_t end = out && a->out_end < v->n ? a->out_end : v->n;
 	const size_t size = rlx_k_type_size((enum rlx_dtype)(out ? a->out_type : a->type));
 	bool dense = step == 1 && v->stride == 2;
+	const double far = (double)lines * (double)(out ? a->digit[0].out : a->digit[0].in) +
+			   (double)(v->n + 1) * (double)v->stride;
 	int64_t odd = v->stride;
 	int what = v->kind;
 
@@ -113,11 +116,108 @@ static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out)
 	}
 	if (v->part == 1 && odd % 2 == 0 && (uintptr_t)(out ? a->y : a->x) % (2 * size) == 0)
 		what |= RLX_K_FFT_ALIGNED;
+	if (far < 1 << 30 && (double)step * (double)a->n * (double)v->stride < 1 << 30)
+		what |= RLX_K_FFT_NEAR;
 	if (dense)
 		what |= RLX_K_FFT_DENSE;
-	if (end < step * a->n + (v->kind == RLX_K_FFT_HALF_OF_PAIRS))
+	if (end < step * a->n + (v->kind == RLX_K_FFT_HALF_OF_PAIRS ||
+				v->kind == RLX_K_FFT_HALF_TO_PAIRS))
 		what |= RLX_K_FFT_CUT;
 	return what;
+}
+
+/* How a launch's lines are split into blocks. */
+struct rlx_g_fft_tile {
+	uint32_t	radices;
+	int64_t		threads, lines, block;	/* of a line, of a block; all of its threads */
+	bool		across, out_across, direct;
+};
+
+/* Lines of all digits but the first. */
+static inline int64_t rlx_g_fft_others(const struct rlx_k_fft_gpu *a)
+{
+	return a->digit[1].n * a->digit[2].n * a->digit[3].n;
+}
+
+static inline int rlx_g_fft_passes(uint32_t radices)
+{
+	int passes = 0;
+
+	for (; radices; radices >>= 5)
+		passes++;
+	return passes;
+}
+
+/*
+ * Radices, and threads of a line. Threads that do not fill the device wait for their own
+ * instructions: there smaller radices, which have more threads of fewer elements. What a pass more
+ * takes pays only where each multiprocessor has some warps, and has twice as many then.
+ */
+static inline void rlx_g_fft_threads(const struct rlx_k_fft_gpu *a, struct rlx_g_fft_tile *t,
+				     int64_t processors)
+{
+	const int64_t lines = a->digit[0].n * rlx_g_fft_others(a), fill = 512 * processors;
+	int cost, c;
+
+	t->radices = rlx_g_fft_radices(a->n, 16, &cost);
+	t->threads = a->n / (t->radices ? t->radices & 31 : 1);
+	for (c = 12; c >= 8 && lines * t->threads < fill; c--) {
+		const uint32_t radices = rlx_g_fft_radices(a->n, c, &cost);
+		const int64_t threads = a->n / (radices ? radices & 31 : a->n);
+		const int more = rlx_g_fft_passes(radices) - rlx_g_fft_passes(t->radices);
+		const bool some = lines * t->threads >= 96 * processors;
+
+		if (!more ? 4 * threads >= 5 * t->threads :
+		    more == 1 && some && threads >= 2 * t->threads) {
+			t->radices = radices;
+			t->threads = threads;
+		}
+	}
+	t->threads = rlx_g_ceil(t->threads, rlx_g_ceil(t->threads, 1024));
+}
+
+static inline void rlx_g_fft_lines(const struct rlx_k_fft_gpu *a, struct rlx_g_fft_tile *t,
+				   const struct rlx_g_launch *l)
+{
+	const int number = rlx_g_fft_number(a->type);
+	const int64_t n = a->digit[0].n, others = rlx_g_fft_others(a);
+	const int64_t most = (int64_t)l->most_shared, processors = l->processors;
+	const bool across = t->across || t->out_across;
+	const int64_t few = t->direct || t->across ? 64 : 16;
+	int64_t lines = across ? 64 / number : 128 / t->threads;
+
+	lines = lines > 1 ? lines : 1;
+	while (lines > 1 &&
+	       (lines / 2 >= n || rlx_g_fft_shared(a->n, lines, number) > most ||
+		(across ? lines > 16 / number &&
+		 (t->threads * lines > 512 ||
+		  (t->threads * lines > 64 && rlx_g_ceil(n, lines) * others < processors)) :
+		 rlx_g_ceil(n, lines) * others < 2 * processors && t->threads * lines > few)))
+		lines /= 2;
+	if (lines > 4 && across)	/* lest the last block has few */
+		lines = rlx_g_ceil(rlx_g_ceil(n, rlx_g_ceil(n, lines)), 4) * 4;
+	t->lines = lines;
+	while (lines > 1 && t->threads * lines > 512)
+		t->threads = (t->threads + 1) / 2;
+}
+
+/*
+ * Threads beside those that have a line, while all blocks can run at once: what is read into shared
+ * memory waits less.
+ */
+static inline void rlx_g_fft_block(const struct rlx_k_fft_gpu *a, struct rlx_g_fft_tile *t,
+				   const struct rlx_g_launch *l)
+{
+	const int64_t blocks = rlx_g_ceil(a->digit[0].n, t->lines) * rlx_g_fft_others(a);
+	const int64_t fill = RLX_K_FFT_RESIDENT(a->type == RLX_F64, a->n, t->threads, t->radices) *
+			     (int64_t)l->processors;
+	const bool staged = (!t->direct && !t->across) || a->in.kind == RLX_K_FFT_HALF_OF_PAIRS ||
+			    a->out.kind == RLX_K_FFT_HALF_OF_PAIRS;
+
+	t->block = RLX_K_FFT_BLOCK(t->threads * t->lines);
+	while (staged && t->block <= 128 && t->block * 4 <= t->lines * a->n &&
+	       blocks * t->block * 2 <= fill)
+		t->block *= 2;
 }
 
 static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
@@ -125,44 +225,33 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_fft_gpu *a = (const struct rlx_k_fft_gpu *)args;
 	const rlx_k_fft_digit *d = a->digit;
 	const int number = rlx_g_fft_number(a->type);
-	int cost;
-	const uint32_t radices = rlx_g_fft_radices(a->n, &cost);
 	const int64_t step = d->in + d->in_at * a->in.stride;
 	const int64_t out = d->out + d->out_at * a->out.stride;
-	const bool across = step < a->in_step * a->in.stride && d->n > 1;
-	const bool out_across = out < a->out_step * a->out.stride && d->n > 1;
-	const int64_t others = d[1].n * d[2].n * d[3].n, most = (int64_t)l->most_shared;
-	int64_t threads = a->n / (radices ? radices & 31 : 1), lines;
-	bool direct;
+	struct rlx_g_fft_tile t = {
+		.threads = a->n,
+		.across = step < a->in_step * a->in.stride && d->n > 1,
+		.out_across = out < a->out_step * a->out.stride && d->n > 1,
+	};
+	int64_t blocks;
 
-	threads = threads < 512 ? threads : rlx_g_ceil(threads, rlx_g_ceil(threads, 512));
-	direct = threads > 2;
-	lines = across || out_across ? 64 / number : 128 / threads;
-	lines = lines > 1 ? lines : 1;
-	while (lines > 1 &&
-	       (lines / 2 >= d->n || rlx_g_fft_shared(a->n, lines, number) > most ||
-		(across || out_across ? lines > 16 / number &&
-		 (threads * lines > 512 || (threads * lines > 64 && rlx_g_ceil(d->n, lines) *
-					    others < (int64_t)l->processors)) :
-		 rlx_g_ceil(d->n, lines) * others < 2 * (int64_t)l->processors &&
-		 threads * lines > 64)))
-		lines /= 2;
-	if (lines > 4 && (across || out_across))	/* lest the last block has few */
-		lines = rlx_g_ceil(rlx_g_ceil(d->n, rlx_g_ceil(d->n, lines)), 4) * 4;
-	while (threads * lines > 512)
-		threads = (threads + 1) / 2;
+	rlx_g_fft_threads(a, &t, l->processors);
+	t.direct = t.threads > 2;
+	rlx_g_fft_lines(a, &t, l);
+	rlx_g_fft_block(a, &t, l);
+	blocks = rlx_g_ceil(d->n, t.lines) * rlx_g_fft_others(a);
 	l->can = false;
-	if (!radices || rlx_g_fft_shared(a->n, lines, number) > most ||
-	    (double)rlx_g_ceil(d->n, lines) * (double)others > 1 << 30)
+	if (!t.radices || rlx_g_fft_shared(a->n, t.lines, number) > (int64_t)l->most_shared ||
+	    (double)blocks > 1 << 30)
 		return;
-	rlx_g_line(l, rlx_g_ceil(d->n, lines) * others,
-		   (uint32_t)RLX_K_FFT_BLOCK(threads * lines));
-	l->shared = (uint32_t)rlx_g_fft_shared(a->n, lines, number);
+	rlx_g_line(l, blocks, (uint32_t)t.block);
+	l->shared = (uint32_t)rlx_g_fft_shared(a->n, t.lines, number);
 	RLX_G_VARIANT(l, fft, .FFT_TYPE = a->type, .FFT_OUT_TYPE = a->out_type,
-		      .FFT_N = (int32_t)a->n, .FFT_RADICES = (int32_t)radices,
-		      .FFT_THREADS = (int32_t)threads, .FFT_LINES = (int32_t)lines,
-		      .FFT_READ = rlx_g_fft_side(a, false), .FFT_WRITE = rlx_g_fft_side(a, true),
-		      .FFT_ACROSS = across | out_across << 1 | direct << 2,
+		      .FFT_N = (int32_t)a->n, .FFT_RADICES = (int32_t)t.radices,
+		      .FFT_THREADS = (int32_t)t.threads, .FFT_LINES = (int32_t)t.lines,
+		      .FFT_BLOCK = (int32_t)t.block,
+		      .FFT_READ = rlx_g_fft_side(a, false, t.lines),
+		      .FFT_WRITE = rlx_g_fft_side(a, true, t.lines),
+		      .FFT_ACROSS = t.across | t.out_across << 1 | t.direct << 2,
 		      .FFT_STEPS = a->steps | (a->scale == 1 ? 0 : RLX_K_FFT_SCALE));
 }
 
