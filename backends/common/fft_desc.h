@@ -81,7 +81,23 @@ static inline struct rlx_fft_chirp rlx_fft_chirp(const struct rlx_fft_step *s, i
 /* The convolution is of this length at least: what it wraps meets results that are not wanted. */
 static inline int64_t rlx_fft_chirp_least(const struct rlx_fft_chirp *c)
 {
-	return c->n_in + c->n_out - 1;
+	const int64_t least = c->n_in + c->n_out - 1;
+
+	return least > c->n ? least : c->n;	/* of a few that count, all n are there */
+}
+
+/* Number @k of the chirp's conjugate to where a convolution of length @all has it, re and im. */
+static inline void rlx_fft_chirp_put(const struct rlx_fft_chirp *c, int64_t k, int64_t all,
+				     double *b, double re, double im)
+{
+	if (k < c->n_out) {
+		b[2 * k] = re;
+		b[2 * k + 1] = im;
+	}
+	if (k && k < c->n_in) {
+		b[2 * (all - k)] = re;
+		b[2 * (all - k) + 1] = im;
+	}
 }
 
 /* Where a step reads or writes. */

@@ -18,6 +18,7 @@ struct fft {
 	bool			 f64, portable;
 	int64_t			 lanes;
 	size_t			 size;	/* of a number */
+	struct rlx_fft_chirp	 chirp;	/* of the lines, if they are done by one */
 };
 
 /* What a pass takes for an element, by radix; measured, in no unit. */
@@ -75,9 +76,11 @@ static int64_t next_padded(int64_t least, int *p3, int *p5)
 	return *p5 > 3 ? 0 : n;
 }
 
-/* The cheaper one of passes and Bluestein; what it takes for one vector. */
-static double core_of(const struct fft *f, int64_t n, struct rlx_k_fft_core *c)
+/* The cheaper one of passes and Bluestein by @with; what it takes for one vector. */
+static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
+		      struct rlx_k_fft_core *c)
 {
+	const int64_t n = with->n;
 	double cost, other;
 	int p3 = -1, p5 = 0;
 	int64_t padded;
@@ -88,7 +91,7 @@ static double core_of(const struct fft *f, int64_t n, struct rlx_k_fft_core *c)
 	cost = by_size(f, (double)n, cost);
 	if (n <= RLX_K_FFT_RADIX || cost < 12 * (double)n)
 		return cost;
-	while ((padded = next_padded(2 * n - 1, &p3, &p5)) > 0) {
+	while ((padded = next_padded(rlx_fft_chirp_least(with), &p3, &p5)) > 0) {
 		factorise(f, padded, &chirp, &other);
 		other = 2 * by_size(f, (double)padded, other) + 2 * (double)padded +
 			2 * (double)n;
@@ -111,8 +114,10 @@ static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core b
 	for (n1 = 2; n1 * n1 <= n * 64 && n1 < n; n1++) {
 		if (n % n1)
 			continue;
-		c = (double)rlx_k_fft_blocks(n / n1, f->lanes) * core_of(f, n1, &one[0]) +
-		    (double)rlx_k_fft_blocks(n1, f->lanes) * core_of(f, n / n1, &one[1]);
+		c = (double)rlx_k_fft_blocks(n / n1, f->lanes) *
+		    core_of(f, &(struct rlx_fft_chirp){ n1, n1, n1 }, &one[0]) +
+		    (double)rlx_k_fft_blocks(n1, f->lanes) *
+		    core_of(f, &(struct rlx_fft_chirp){ n / n1, n / n1, n / n1 }, &one[1]);
 		c += (double)n * 5 / (double)f->lanes * 2;
 		if (c >= least)
 			continue;
@@ -123,13 +128,14 @@ static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core b
 	return least;
 }
 
-/* How @n is done: a vector of lines, or a line; sets mode and cores of f->a. */
-static double choose(struct fft *f, int64_t n)
+/* How lines are done: a vector of them, or one; sets mode and cores of f->a. */
+static double choose(struct fft *f)
 {
+	const int64_t n = f->chirp.n;
 	double lines = (double)(f->a.outer * f->a.inner), by_lanes, by_line = INFINITY;
 	struct rlx_k_fft_core whole, part[2] = { { 0 }, { 0 } };
 
-	by_lanes = (core_of(f, n, &whole) + 2 * (double)n) *
+	by_lanes = (core_of(f, &f->chirp, &whole) + 2 * (double)n) *
 		   (double)rlx_k_fft_groups(&f->a, f->lanes);
 	if (n >= 16)
 		by_line = lines * split_line(f, n, part);
@@ -147,15 +153,15 @@ static double choose(struct fft *f, int64_t n)
 	return by_lanes <= by_line ? by_lanes : by_line;
 }
 
-/* The same for a chirp of @n over a line of its own. */
-static double choose_chirp(struct fft *f, int64_t n)
+/* The same for a chirp over a line of its own. */
+static double choose_chirp(struct fft *f)
 {
 	double lines = (double)(f->a.outer * f->a.inner), cost = INFINITY, c;
 	int p3 = -1, p5 = 0;
 	int64_t padded;
 	struct rlx_k_fft_core part[2];
 
-	while ((padded = next_padded(2 * n - 1, &p3, &p5)) > 0) {
+	while ((padded = next_padded(rlx_fft_chirp_least(&f->chirp), &p3, &p5)) > 0) {
 		if (padded < 64)
 			continue;
 		c = 2 * split_line(f, padded, part) + 6 * (double)padded / (double)f->lanes;
@@ -167,7 +173,7 @@ static double choose_chirp(struct fft *f, int64_t n)
 		f->a.core[1] = part[1];
 	}
 	f->a.mode = RLX_K_FFT_LINE;
-	f->a.chirp_n = n;
+	f->a.chirp_n = f->chirp.n;
 	return lines * cost;
 }
 
@@ -199,10 +205,11 @@ static void *new_table(const struct fft *f, int64_t numbers, const void **field)
 }
 
 /* The chirp e^(-pi i k^2 / n), and the spectrum of its conjugate over @all, by 1 / @all. */
-static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void **out_chirp,
-			 const void **out_spectrum)
+static void chirp_tables(const struct fft *f, const struct rlx_fft_chirp *c, int64_t all,
+			 const void **out_chirp, const void **out_spectrum)
 {
 	double *b = rlx_calloc((size_t)all * 10, sizeof(*b)), re, im;
+	const int64_t n = c->n;
 	void *chirp = new_table(f, 2 * n, out_chirp);
 	void *spectrum = new_table(f, 2 * all, out_spectrum);
 	int64_t k;
@@ -213,10 +220,7 @@ static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void
 		rlx_fft_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
 		put(f, chirp, k, re);
 		put(f, chirp, n + k, -im);
-		b[2 * k] = re;
-		b[2 * k + 1] = im;
-		if (k)
-			memcpy(b + 2 * (all - k), b + 2 * k, 2 * sizeof(*b));
+		rlx_fft_chirp_put(c, k, all, b, re, im);
 	}
 	if (b && chirp && spectrum)
 		rlx_fft_dft(b, all, false, b + 2 * all);
@@ -227,8 +231,10 @@ static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void
 	rlx_free(b);
 }
 
-static void core_table(const struct fft *f, struct rlx_k_fft_core *c)
+/* @whole: its lines are those of the call */
+static void core_table(const struct fft *f, struct rlx_k_fft_core *c, bool whole)
 {
+	const struct rlx_fft_chirp part = { c->chirp_n, c->chirp_n, c->chirp_n };
 	int64_t m = c->n, count = 0, at = 0, p, i;
 	double re, im;
 	void *w;
@@ -241,7 +247,7 @@ static void core_table(const struct fft *f, struct rlx_k_fft_core *c)
 	w = new_table(f, count, &c->w);
 	m = c->n;
 	if (c->chirp_n)
-		chirp_tables(f, c->chirp_n, c->n, &c->chirp, &c->spectrum);
+		chirp_tables(f, whole ? &f->chirp : &part, c->n, &c->chirp, &c->spectrum);
 	for (k = 0; w && k < c->n_factor; k++) {
 		int64_t r = c->factor[k];
 
@@ -282,13 +288,13 @@ static void tables(const struct fft *f, struct rlx_k_fft *a)
 	int64_t k;
 	void *w;
 
-	core_table(f, &a->core[0]);
+	core_table(f, &a->core[0], a->mode == RLX_K_FFT_LANES);
 	if (a->mode == RLX_K_FFT_LINE) {
-		core_table(f, &a->core[1]);
+		core_table(f, &a->core[1], false);
 		matrix_tables(f, a);
 	}
 	if (a->chirp_n)
-		chirp_tables(f, a->chirp_n, a->n, &a->chirp, &a->spectrum);
+		chirp_tables(f, &f->chirp, a->n, &a->chirp, &a->spectrum);
 	if (!a->split)
 		return;
 	w = new_table(f, 2 * (a->half + 1), &a->split_w);
@@ -422,9 +428,10 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	a->across_outer = s->outer > s->inner && s->inner < f.lanes;
 	set_views(a, s->d, s->n, s->out, s->real_in, s->real_out);
 	of = a->half ? a->half : s->n;
-	cost = choose(&f, of);
+	f.chirp = rlx_fft_chirp(s, of);
+	cost = choose(&f);
 	plain = *a;
-	if (of <= RLX_K_FFT_RADIX || choose_chirp(&f, of) >= cost)
+	if (of <= RLX_K_FFT_RADIX || choose_chirp(&f) >= cost)
 		*a = plain;
 	if (!((struct cpu_lower *)lo)->dry)
 		tables(&f, a);

@@ -79,14 +79,7 @@ static void use_chirp(const struct tables *t, struct rlx_k_fft_gpu *a,
 		rlx_fft_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
 		put(t, p, 2 * k, re);
 		put(t, p, 2 * k + 1, -im);
-		if (k < c->n_out) {
-			b[2 * k] = re;
-			b[2 * k + 1] = im;
-		}
-		if (k && k < c->n_in) {
-			b[2 * (all - k)] = re;
-			b[2 * (all - k) + 1] = im;
-		}
+		rlx_fft_chirp_put(c, k, all, b, re, im);
 	}
 	if (b && p && spectrum)
 		rlx_fft_dft(b, all, false, b + 2 * all);

@@ -110,6 +110,14 @@ static void mirror(cv *x, int64_t n)
 		x[n - k] = (cv){ -x[k].re, x[k].im };
 }
 
+/* For Bluestein: the other half is 0 and this one twice as large, of which re is wanted alone. */
+static void double_half(cv *x, int64_t n)
+{
+	x[0].re = (FV){ 0 };
+	for (int64_t k = 1; k < n; k++)
+		x[k] = 2 * k < n ? cv_add(x[k], x[k]) : (cv){ { 0 }, { 0 } };
+}
+
 static struct fft_tile tile_of_lines(const struct rlx_k_fft *a, const struct rlx_k_fft_view *v,
 				     const void *base, size_t unit, int64_t ne)
 {
@@ -135,7 +143,9 @@ static void lanes(const struct rlx_k_fft *a, size_t unit, cv *buf)
 	cv *x = buf;
 
 	load_tile(&in, x, back && a->split != 2);
-	if (half)
+	if (half && a->core[0].chirp_n)
+		double_half(x, n);
+	else if (half)
 		mirror(x, n);
 	if (a->split == 2)
 		from_half(x, table(a->split_w), a->half);
@@ -356,7 +366,7 @@ static const FT *line_at(const void *base, const struct rlx_k_fft *a,
 	return (const FT *)base + line / a->inner * v->outer + line % a->inner * v->inner;
 }
 
-/* All of a spectrum of which x has half. */
+/* All of a spectrum of which x has half; for Bluestein as double_half(). */
 static void unfold(const struct rlx_k_fft *a, const FT *x, FT *y, int64_t n)
 {
 	const struct rlx_k_fft_view *v = &a->in;
@@ -368,8 +378,10 @@ static void unfold(const struct rlx_k_fft *a, const FT *x, FT *y, int64_t n)
 		y[2 * k + 1] = k < v->n && !real ? x[k * v->stride + v->part] : 0;
 		if (real)
 			continue;
-		y[2 * (n - k)] = y[2 * k];
-		y[2 * (n - k) + 1] = -y[2 * k + 1];
+		y[2 * (n - k)] = a->chirp_n ? 0 : y[2 * k];
+		y[2 * (n - k) + 1] = a->chirp_n ? 0 : -y[2 * k + 1];
+		y[2 * k] *= 1 + !!a->chirp_n;
+		y[2 * k + 1] *= 1 + !!a->chirp_n;
 	}
 }
 
