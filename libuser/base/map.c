@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Open addressing with linear probing; the table is at most half full. */
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
@@ -28,6 +29,20 @@ uint64_t rlx_hash_bytes(const void *p, size_t n, uint64_t seed)
 		memcpy(&w, s, left);
 	h = fold(h ^ w, 0xe7037ed1a0b428dbu);
 	return fold(h ^ n, 0x8ebc6af09c88c6e3u);
+}
+
+/*
+ * Other in each process: keys are names of files, and whoever knows the hash can make
+ * as many as he likes that have the same one.
+ */
+static uint64_t hash_key(const void *key, size_t len)
+{
+	const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+	uint64_t seed = 0;
+
+	if (random)
+		memcpy(&seed, random, sizeof(seed));
+	return rlx_hash_bytes(key, len, seed);
 }
 
 static struct rlx_map_slot *probe(struct rlx_map_slot *slot, uint32_t cap,
@@ -62,7 +77,7 @@ static bool rehash(struct rlx_map *m)
 
 bool rlx_map_put(struct rlx_map *m, const void *key, size_t len, uint64_t val)
 {
-	uint64_t hash = rlx_hash_bytes(key, len, 0);
+	uint64_t hash = hash_key(key, len);
 	struct rlx_map_slot *s = m->cap ? probe(m->slot, m->cap, key, len, hash) : NULL;
 
 	if (s && s->key) {
@@ -91,7 +106,7 @@ bool rlx_map_get(const struct rlx_map *m, const void *key, size_t len,
 
 	if (!m->cap)
 		return false;
-	s = probe(m->slot, m->cap, key, len, rlx_hash_bytes(key, len, 0));
+	s = probe(m->slot, m->cap, key, len, hash_key(key, len));
 	if (!s->key)
 		return false;
 	*out_val = s->val;
