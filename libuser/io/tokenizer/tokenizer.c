@@ -81,7 +81,8 @@ enum rlx_status rlx_tokenizer_new_file(const char *path,
 	*out_t = NULL;
 	if (!path)
 		return rlx_fail(err, RLX_EINVAL, "tokenizer: path is NULL");
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* not blocking: a FIFO must not hang us before fstat sees it */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return rlx_fail(err, errno == ENOENT ? RLX_ENOENT :
 				errno == EACCES ? RLX_EACCES : RLX_EIO,
