@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* Files of tokenizers that are made to take time or memory without end. */
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +7,176 @@
 #include "io/tokenizer/impl.h"
 #include "rlx/tokenizer.h"
 #include "selftests/lib/rlx_test.h"
+
+/* A text that grows. */
+struct text {
+	char	*p;
+	size_t	 n;
+	FILE	*f;
+};
+
+static void begin(struct text *x)
+{
+	x->f = open_memstream(&x->p, &x->n);
+	CHECK(x->f);
+}
+
+/* Loads it, and frees the text; the error's, which the caller looks at, stands in @err. */
+static enum rlx_status load(struct text *x, struct rlx_tokenizer **t, struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	CHECK(!fclose(x->f));
+	*err = (struct rlx_error){ 0 };
+	st = rlx_tokenizer_new_mem(x->p, x->n, NULL, t, err);
+	CHECKF(!st == !!*t && st == err->status, "%s", err->text);
+	free(x->p);
+	return st;
+}
+
+static struct rlx_tokenizer_scratch *scratch(const struct rlx_tokenizer *t)
+{
+	struct rlx_tokenizer_scratch *s;
+
+	CHECK_EQ(rlx_tokenizer_scratch_new(t, &s, NULL), RLX_OK);
+	return s;
+}
+
+static enum rlx_status encode(struct rlx_tokenizer_scratch *s, const char *text, size_t n,
+			      struct rlx_error *err)
+{
+	struct rlx_encoding e = { 0 };
+
+	*err = (struct rlx_error){ 0 };
+	return rlx_tokenizer_encode(s, text, n, NULL, &e, err);
+}
+
+#define MODEL	"\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}"
+
+/* Each of @n makes 16 bytes of one. */
+static void put_replace(FILE *f, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		fprintf(f, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
+			"\"content\":\"aaaaaaaaaaaaaaaa\"}", i ? "," : "");
+}
+
+/* 1 KB of a file, and loading took 16 bytes to the power of the normalizers. */
+TEST(normalizers_that_multiply)
+{
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+
+	begin(&x);
+	fprintf(x.f, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+	put_replace(x.f, 6);
+	fprintf(x.f, "]},\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]," MODEL "}");
+	CHECK_EQ(load(&x, &t, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+}
+
+TEST(normalizers_that_multiply_a_text)
+{
+	struct rlx_tokenizer_scratch *s;
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+	char *text = malloc(2000);
+
+	begin(&x);
+	fprintf(x.f, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+	put_replace(x.f, 3);
+	fprintf(x.f, "]}," MODEL "}");
+	CHECKF(!load(&x, &t, &err), "%s", err.text);
+	s = scratch(t);
+	memset(text, 'a', 2000);
+	CHECKF(!encode(s, "a", 1, &err), "%s", err.text);	/* 4096 bytes are few */
+	CHECK_EQ(encode(s, text, 2000, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+	CHECKF(!encode(s, "bb", 2, &err), "%s", err.text);
+	rlx_tokenizer_scratch_free(s);
+	rlx_tokenizer_free(t);
+	free(text);
+}
+
+/* Each pair of them doubles the text: each character gets the mark of each before it. */
+TEST(pretokenizers_that_double)
+{
+	struct rlx_tokenizer_scratch *s;
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+	unsigned int i;
+
+	begin(&x);
+	fprintf(x.f, "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
+	for (i = 0; i < 24; i++)
+		fprintf(x.f, "{\"type\":\"FixedLength\",\"length\":1},{\"type\":\"Metaspace\","
+			"\"replacement\":\"%c\",\"split\":false},", i & 1 ? '_' : '~');
+	fprintf(x.f, "{\"type\":\"FixedLength\",\"length\":1}]}," MODEL "}");
+	CHECKF(!load(&x, &t, &err), "%s", err.text);
+	s = scratch(t);
+	CHECK_EQ(encode(s, "aaaaaaaa", 8, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+	rlx_tokenizer_scratch_free(s);
+	rlx_tokenizer_free(t);
+}
+
+TEST(decoders_that_multiply)
+{
+	static int64_t ids[2000];
+	char room[8192];
+	struct rlx_decoding d = { .ids = ids, .n = 1, .text = room, .capacity = sizeof(room) };
+	struct rlx_tokenizer_scratch *s;
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+
+	begin(&x);
+	fprintf(x.f, "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
+	put_replace(x.f, 3);
+	fprintf(x.f, "]}," MODEL "}");
+	CHECKF(!load(&x, &t, &err), "%s", err.text);
+	s = scratch(t);
+	CHECKF(!rlx_tokenizer_decode(s, &d, &err) && d.len == 4096, "%s", err.text);
+	d.n = 2000;
+	CHECK_EQ(rlx_tokenizer_decode(s, &d, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+	rlx_tokenizer_scratch_free(s);
+	rlx_tokenizer_free(t);
+}
+
+/* What each text goes through has an end, however long the file. */
+TEST(parts_without_end)
+{
+	static const char *const form[] = {
+		"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s]}," MODEL "}",
+		"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s]}," MODEL "}",
+		"{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}," MODEL "}",
+	};
+	static const char *const part[] = {
+		"{\"type\":\"NFC\"}", "{\"type\":\"Whitespace\"}", "{\"type\":\"Fuse\"}",
+	};
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	char list[65 * 32];
+	struct text x;
+	size_t i, k, n;
+
+	for (i = 0; i < 3; i++)
+		for (k = 64; k <= 65; k++) {
+			for (n = 0, list[0] = 0; n < k; n++)
+				sprintf(list + strlen(list), "%s%s", n ? "," : "", part[i]);
+			begin(&x);
+			fprintf(x.f, form[i], list);
+			CHECKF(load(&x, &t, &err) == (k == 64 ? RLX_OK : RLX_ENOSUP), "%zu: %s", k,
+			       err.text);
+			rlx_tokenizer_free(t);
+		}
+}
 
 /* A path that is a pipe nobody writes: refused, not waited for. */
 TEST(a_pipe_is_no_file)

@@ -182,7 +182,8 @@ struct rlx_encoding {
  * room for the special tokens, padding is asked for and there is no pad token, or
  * @stop has not what it needs; RLX_ERANGE also if with @stop a text has no place to
  * cut it within 64 KiB, or this tokenizer allows none and it has more than 256 KiB;
- * RLX_ENOMEM.
+ * RLX_ENOSUP if a pattern takes too many steps, or on its way a text grows by 64 KiB and
+ * to over 64 times its bytes; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_tokenizer_encode(struct rlx_tokenizer_scratch *s, const char *text,
@@ -209,7 +210,7 @@ struct rlx_decoding {
  * has are left out; bytes that are not UTF-8 become U+FFFD.
  *
  * Context: as rlx_tokenizer_encode(). Return: RLX_ERANGE if @d->text is too
- * short (@d->len then says how many bytes are needed); RLX_ENOMEM.
+ * short (@d->len then says how many bytes are needed); RLX_ENOSUP as there; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_tokenizer_decode(struct rlx_tokenizer_scratch *s, struct rlx_decoding *d,

@@ -369,10 +369,15 @@ enum rlx_status rlx_tokenizer_decode(struct rlx_tokenizer_scratch *s,
 	if (!s || !d || (d->n && !d->ids) || (d->capacity && !d->text))
 		return rlx_fail(err, RLX_EINVAL, "tokenizer: decode without scratch, ids or text");
 	d->len = 0;
+	tk_bound_growth(s, UINT32_MAX);
 	st = gather(s, d) ? RLX_OK : RLX_ENOMEM;
+	tk_bound_growth(s, s->text.n);
 	if (!st)
 		st = s->t->no_decoder ? (join(s) ? RLX_OK : RLX_ENOMEM) :
 					dec_all(s);
+	if (st == RLX_ENOMEM && tk_grew_over(s))
+		return rlx_fail(err, RLX_ENOSUP, "tokenizer: a decoder makes over %d times its "
+				"bytes of a text", TK_GROWTH);
 	if (st == RLX_ENOMEM)
 		return rlx_fail(err, st, "tokenizer: no memory to decode %zu ids",
 				d->n);

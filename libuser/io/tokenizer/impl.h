@@ -16,6 +16,13 @@ enum {
 	TK_WINDOW	= 16 << 10,
 	TK_WINDOW_MAX	= 64 << 10,	/* where none can be cut off sooner */
 	TK_WHOLE_MAX	= 256 << 10,	/* where a text cannot be cut at all */
+	/*
+	 * How a text may grow on its way, in each direction: to so many times its bytes
+	 * and some. U+FDFA, the longest in NFKC, grows to 11 times.
+	 */
+	TK_GROWTH	= 64,
+	TK_GROWTH_MORE	= 64 << 10,
+	TK_PARTS_MAX	= 64,		/* normalizers; pre-tokenizers; decoders */
 };
 
 /* Bytes in the tokenizer's or another pool. */
@@ -104,7 +111,14 @@ struct tk_buf {
 	uint8_t			*b;
 	struct rlx_token_span	*map;
 	uint32_t		 n, cap;
+	uint32_t		 most;	/* bytes it may grow to; 0: as there is memory */
+	bool			 over;	/* it was to grow further than that */
 };
+
+/* What is made of a text of @n bytes from here on has a bound; none is over it. */
+void tk_bound_growth(struct rlx_tokenizer_scratch *s, uint32_t n);
+/* Was that bound the reason why there was no memory? */
+bool tk_grew_over(const struct rlx_tokenizer_scratch *s);
 
 bool tk_buf_reserve(struct tk_buf *b, size_t more);
 bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,

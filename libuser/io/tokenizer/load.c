@@ -207,10 +207,14 @@ static enum rlx_status index_added(struct tk_load *l,
 		return ok ? RLX_OK : tk_nomem(l);
 	}
 	s->seg.n = 0;
+	tk_bound_growth(s, a->text.len);
 	if (!tk_buf_put(&s->seg, tk_text(t, a->text), a->text.len,
 			(struct rlx_token_span){ 0 }))
 		return tk_nomem(l);
 	st = tk_normalize(s);
+	if (st == RLX_ENOMEM && tk_grew_over(s))
+		return rlx_fail(l->err, RLX_ENOSUP, "%s: added token %d: normalizing makes over "
+				"%d times its bytes of it", l->j->name, a->id, TK_GROWTH);
 	if (st == RLX_ENOMEM)
 		return tk_nomem(l);
 	if (st)

@@ -117,6 +117,8 @@ enum rlx_status tk_load_norm(struct tk_load *l, uint32_t i)
 	part = part_find(l, i, "normalizer", PARTS(parts), &st);
 	if (!part)
 		return st;
+	if (l->t->n_norm == TK_PARTS_MAX)
+		return tk_no_such(l, i, "over 64 normalizers are not supported");
 	op = norm_add(l->t);
 	if (!op)
 		return tk_nomem(l);
@@ -289,6 +291,8 @@ enum rlx_status tk_load_pre(struct tk_load *l, uint32_t i)
 	part = part_find(l, i, "pre-tokenizer", PARTS(parts), &st);
 	if (!part)
 		return st;
+	if (l->t->n_pre == TK_PARTS_MAX)
+		return tk_no_such(l, i, "over 64 pre-tokenizers are not supported");
 	op = pre_add(l->t);
 	if (!op)
 		return tk_nomem(l);
@@ -530,6 +534,8 @@ enum rlx_status tk_load_dec(struct tk_load *l, uint32_t i)
 	part = part_find(l, i, "decoder", PARTS(parts), &st);
 	if (!part)
 		return st;
+	if (l->t->n_dec == TK_PARTS_MAX)
+		return tk_no_such(l, i, "over 64 decoders are not supported");
 	op = dec_add(l->t);
 	if (!op)
 		return tk_nomem(l);

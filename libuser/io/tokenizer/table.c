@@ -255,6 +255,10 @@ bool tk_buf_reserve(struct tk_buf *b, size_t more)
 {
 	uint32_t cap = b->cap, map = b->cap;
 
+	if (b->most && more > (b->n < b->most ? b->most - b->n : 0)) {
+		b->over = true;
+		return false;
+	}
 	if (more <= b->cap - b->n)
 		return true;
 	if (more > UINT32_MAX - b->n ||
@@ -263,6 +267,23 @@ bool tk_buf_reserve(struct tk_buf *b, size_t more)
 		return false;	/* @b->b may be larger than cap says: harmless */
 	b->cap = cap;
 	return true;
+}
+
+void tk_bound_growth(struct rlx_tokenizer_scratch *s, uint32_t n)
+{
+	struct tk_buf *const all[] = { &s->text, &s->seg, &s->tmp };
+	uint64_t most = (uint64_t)TK_GROWTH * n + TK_GROWTH_MORE;
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		all[i]->most = most > UINT32_MAX ? UINT32_MAX : (uint32_t)most;
+		all[i]->over = false;
+	}
+}
+
+bool tk_grew_over(const struct rlx_tokenizer_scratch *s)
+{
+	return s->text.over || s->seg.over || s->tmp.over;
 }
 
 bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,

@@ -485,8 +485,10 @@ static enum rlx_status run_model(struct rlx_tokenizer_scratch *s)
 static enum rlx_status read_whole(struct rlx_tokenizer_scratch *s, const uint8_t *b,
 				  uint32_t n)
 {
-	enum rlx_status st = find_pieces(s, b, n);
+	enum rlx_status st;
 
+	tk_bound_growth(s, n);
+	st = find_pieces(s, b, n);
 	if (!st)
 		st = tk_pretokenize(s);
 	return st ? st : run_model(s);
@@ -509,6 +511,7 @@ static enum rlx_status read_windows(struct rlx_tokenizer_scratch *s, const uint8
 					s->whole_max, begin);
 		s->text.n = 0;
 		s->pieces.n = 0;
+		tk_bound_growth(s, cut - begin);
 		st = add_segment(s, b, begin, cut);
 		if (!st)
 			st = tk_pretokenize(s);
@@ -559,6 +562,9 @@ enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
 				    read_whole(s, b, (uint32_t)len);
 	if (st == RLX_ERANGE)
 		return st;
+	if (st == RLX_ENOMEM && tk_grew_over(s))
+		return rlx_fail(err, RLX_ENOSUP, "tokenizer: normalizing or pre-tokenizing makes "
+				"over %d times its bytes of a text", TK_GROWTH);
 	if (st == RLX_ENOMEM)
 		return rlx_fail(err, st, "tokenizer: no memory for a text of %zu bytes",
 				len);
