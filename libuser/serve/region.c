@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/proc.h"
 #include "serve/region.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -83,4 +84,13 @@ void rlx_region_fini(struct rlx_region *r)
 	if (r->base && r->fd >= 0)
 		close(r->fd);
 	*r = (struct rlx_region){ .fd = -1 };
+}
+
+bool rlx_fd_is_kmod(int fd, const char *kind)
+{
+	char path[64], text[512], want[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	snprintf(want, sizeof(want), "\nrlx-kind:\t%s\n", kind);
+	return rlx_proc_text(path, text, sizeof(text)) && strstr(text, want);
 }

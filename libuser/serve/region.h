@@ -26,4 +26,10 @@ enum rlx_status rlx_region_open(struct rlx_region *r, int fd, uint64_t bytes,
 				bool write, struct rlx_error *err);
 void rlx_region_fini(struct rlx_region *r);
 
+/*
+ * Is @fd the module's, and of this @kind ("arena", "channel")? Asked where no other file
+ * system answers: only the module's files say so in their fdinfo. False without /proc.
+ */
+bool rlx_fd_is_kmod(int fd, const char *kind);
+
 #endif

@@ -262,26 +262,6 @@ static void shm_close(struct rlx_client *cl)
 }
 
 /*
- * Is @fd an arena of the module? Asked where no other file system answers: only
- * the module's files say so in their fdinfo.
- */
-static bool is_kmod_arena(int fd)
-{
-	char path[64], text[512];
-	ssize_t n;
-	int info;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	info = open(path, O_RDONLY | O_CLOEXEC);
-	if (info < 0)
-		return false;
-	n = read(info, text, sizeof(text) - 1);
-	close(info);
-	text[n > 0 ? n : 0] = 0;
-	return strstr(text, "\nrlx-kind:\tarena\n");
-}
-
-/*
  * May it be mapped? Asked without entering its file system: the server of a FUSE
  * file could let fstat() hang. Only a memfd can be sealed against shrinking, and
  * one that is cannot make us fault; but a hole punched into huge pages that the
@@ -297,7 +277,7 @@ static bool shm_arena(struct rlx_client *cl, struct rlx_wire_msg *m, int *fd,
 	if (seals < 0) {
 		m->bytes = 0;
 		*why = "not the memory of an arena";
-		return *fd >= 0 && is_kmod_arena(*fd);
+		return *fd >= 0 && rlx_fd_is_kmod(*fd, "arena");
 	}
 	*why = "it may shrink: seal it with F_SEAL_SHRINK";
 	if (!(seals & F_SEAL_SHRINK))

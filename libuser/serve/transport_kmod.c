@@ -45,12 +45,21 @@ struct ring {
 	const struct rlx_ring	*ring;
 	struct rlx_ring_user	*user;
 	size_t			 bytes;
-	uint32_t		 head, mask;
+	uint32_t		 head, mask, entry_bytes;
 };
 
 static uint32_t load32(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void ring_unmap(struct ring *r)
+{
+	if (!r->ring)
+		return;
+	munmap((void *)r->ring, r->bytes);
+	munmap(r->user, (size_t)sysconf(_SC_PAGESIZE));
+	r->ring = NULL;
 }
 
 static bool ring_map(struct ring *r, int fd, uint32_t entries,
@@ -72,18 +81,15 @@ static bool ring_map(struct ring *r, int fd, uint32_t entries,
 	}
 	r->ring = p;
 	r->user = u;
-	r->mask = r->ring->mask;
+	r->mask = entries - 1;
+	r->entry_bytes = entry_bytes;
 	r->head = 0;
-	return true;
-}
-
-static void ring_unmap(struct ring *r)
-{
-	if (!r->ring)
-		return;
-	munmap((void *)r->ring, r->bytes);
-	munmap(r->user, (size_t)sysconf(_SC_PAGESIZE));
-	r->ring = NULL;
+	/* What reaches no further than the mapping is our size, not the ring's word. */
+	if (r->ring->mask == r->mask && r->ring->entry_bytes == entry_bytes)
+		return true;
+	ring_unmap(r);
+	errno = EPROTO;
+	return false;
 }
 
 static bool ring_some(const struct ring *r)
@@ -96,7 +102,7 @@ static const void *ring_next(const struct ring *r)
 {
 	const char *entry = (const char *)r->ring + 64;
 
-	return entry + (size_t)(r->head & r->mask) * r->ring->entry_bytes;
+	return entry + (size_t)(r->head & r->mask) * r->entry_bytes;
 }
 
 static void ring_taken(struct ring *r)
@@ -120,7 +126,8 @@ static enum rlx_status fail_errno(struct rlx_error *err, const char *what)
 			     e == EACCES || e == EPERM ? RLX_EACCES :
 			     e == ENOENT || e == ENXIO || e == ENODEV ?
 			     RLX_ENODEV : e == EPIPE ? RLX_EPIPE :
-			     e == EBUSY ? RLX_EBUSY : RLX_ENOSUP;
+			     e == EBUSY ? RLX_EBUSY :
+			     e == EPROTO ? RLX_EPROTO : RLX_ENOSUP;
 
 	return rlx_fail(err, st, NODE ": %s: %s", what, strerror(e));
 }
@@ -620,6 +627,10 @@ static enum rlx_status kmod_up(struct rlx_channel *ch, int *fds,
 	k->kernel_tag = rlx_calloc(ch->depth, sizeof(*k->kernel_tag));
 	if (!k->chain || !k->next || !k->rq || !k->id || !k->pending || !k->kernel_tag)
 		rlx_fail(err, st, "channel: no memory");
+	else if (!rlx_fd_is_kmod(k->fd, "channel"))
+		/* A file of its own could be cut short, and our next look at it would kill us. */
+		st = rlx_fail(err, RLX_EPROTO, "the service's descriptor is no channel of "
+			      NODE ", or there is no /proc to tell");
 	else if (!ring_map(&k->ring, k->fd, ch->depth, sizeof(struct rlx_cqe)))
 		st = fail_errno(err, "mmap of a channel");
 	else

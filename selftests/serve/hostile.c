@@ -664,4 +664,43 @@ TEST(a_service_that_writes_rubbish)
 	CHECK(ends[0] && ends[1]);
 }
 
+/*
+ * A descriptor that is no channel of the module: the client does not touch what it could
+ * have been mapped from, which ends where the service likes.
+ */
+TEST(a_channel_of_the_module_that_is_none)
+{
+	struct rlx_wire_msg m = { .type = RLX_WIRE_WELCOME, .depth = 4, .queue = 1,
+				  .transports = RLX_WIRE_KMOD, .arenas_max = 16,
+				  .slices_max = 6 };
+	struct rlx_channel_opts o = { .size = sizeof(o), .depth = 4, .transport = "kmod",
+				      .timeout_ns = 2000000000 };
+	struct rlx_wire_msg hello;
+	struct rlx_channel *ch;
+	struct rlx_error err = { 0 };
+	int listener, n, c, fd;
+	char address[64];
+	unsigned int nr;
+	pid_t pid;
+
+	serve_address(address, sizeof(address));
+	CHECK_EQ(rlx_sock_listen(address, 0, &listener, &n, NULL), 0);
+	fcntl(listener, F_SETFL, 0);
+	pid = fork();
+	if (!pid) {
+		c = accept(listener, NULL, NULL);
+		CHECK(raw_recv(c, &hello, NULL, 0, &nr));
+		m.serial = hello.serial;
+		fd = memory(4096, false);
+		rlx_sock_send(c, &m, &fd, 1);
+		raw_recv(c, &hello, NULL, 0, &nr);
+		_exit(0);
+	}
+	close(listener);
+	o.address = address;
+	CHECK_EQ(rlx_channel_open(&o, &ch, &err), RLX_EPROTO);
+	CHECKF(strstr(err.text, "no channel of"), "%s", err.text);
+	waitpid(pid, NULL, 0);
+}
+
 TEST_MAIN()
