@@ -75,7 +75,7 @@ TEST(normalizers_that_multiply)
 	put_replace(x.f, 6);
 	fprintf(x.f, "]},\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]," MODEL "}");
 	CHECK_EQ(load(&x, &t, &err), RLX_ENOSUP);
-	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+	CHECKF(strstr(err.text, "added token 0: normalizing"), "%s", err.text);
 }
 
 TEST(normalizers_that_multiply_a_text)
@@ -145,6 +145,69 @@ TEST(decoders_that_multiply)
 	d.n = 2000;
 	CHECK_EQ(rlx_tokenizer_decode(s, &d, &err), RLX_ENOSUP);
 	CHECKF(strstr(err.text, "over 64 times"), "%s", err.text);
+	rlx_tokenizer_scratch_free(s);
+	rlx_tokenizer_free(t);
+}
+
+/* It looks at one letter in 4096 ways, and then finds that no b follows. */
+#define HARD	"\"pattern\":{\"Regex\":\"(|)(|)(|)(|)(|)(|)(|)(|)(|)(|)(|)(|)ab\"}"
+
+/* How long a text is tried has a bound, not how long each of its pieces is. */
+TEST(patterns_that_are_hard_on_each_piece)
+{
+	static const char *const files[] = {
+		"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+		"{\"type\":\"FixedLength\",\"length\":1},{\"type\":\"Split\"," HARD "}]},"
+		MODEL "}",
+		"{\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"," HARD "},\"added_tokens\":"
+		"[{\"id\":1,\"content\":\"b\",\"normalized\":false}]," MODEL "}",
+		"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Replace\","
+		"\"pattern\":{\"String\":\"a\"},\"content\":\"%s\"},{\"type\":\"Replace\","
+		"\"pattern\":{\"Regex\":\"a+\"},\"content\":\"\"}]},\"added_tokens\":"
+		"[{\"id\":1,\"content\":\"b\",\"normalized\":false}]," MODEL "}",
+	};
+	struct rlx_tokenizer_scratch *s;
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	char text[800], *many = calloc(1, 30001);
+	struct text x;
+	size_t i;
+
+	memset(many, 'a', 30000);
+	for (i = 0; i < sizeof(text); i++)
+		text[i] = i & 1 ? 'b' : 'a';
+	for (i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		begin(&x);
+		fprintf(x.f, files[i], many);
+		CHECKF(!load(&x, &t, &err), "%s", err.text);
+		s = scratch(t);
+		CHECKF(!encode(s, text, 2, &err), "%zu: %s", i, err.text);
+		CHECKF(encode(s, text, sizeof(text), &err) == RLX_ENOSUP, "%zu", i);
+		CHECKF(strstr(err.text, "too many steps"), "%s", err.text);
+		rlx_tokenizer_scratch_free(s);
+		rlx_tokenizer_free(t);
+	}
+	free(many);
+}
+
+TEST(patterns_that_are_hard_on_each_string)
+{
+	static int64_t ids[800];
+	char room[800];
+	struct rlx_decoding d = { .ids = ids, .n = 1, .text = room, .capacity = sizeof(room) };
+	struct rlx_tokenizer_scratch *s;
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+
+	begin(&x);
+	fprintf(x.f, "{\"decoder\":{\"type\":\"Replace\",\"content\":\"\"," HARD "}," MODEL "}");
+	CHECKF(!load(&x, &t, &err), "%s", err.text);
+	s = scratch(t);
+	CHECKF(!rlx_tokenizer_decode(s, &d, &err) && d.len == 1, "%s", err.text);
+	d.n = 800;
+	CHECK_EQ(rlx_tokenizer_decode(s, &d, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "too many steps"), "%s", err.text);
 	rlx_tokenizer_scratch_free(s);
 	rlx_tokenizer_free(t);
 }

@@ -184,7 +184,7 @@ static bool dec_strip(scratch *s, const struct tk_dec *op, uint32_t i)
 static enum rlx_status dec_replace(scratch *s, const struct tk_dec *op,
 				   struct tk_piece p)
 {
-	struct tk_subject x = tk_subject(s->text.b + p.begin, p.end - p.begin);
+	struct tk_subject x = { s->text.b + p.begin, p.end - p.begin, s->steps };
 	struct rlx_token_span m;
 	enum tk_found found;
 	uint32_t i = 0;
@@ -199,6 +199,7 @@ static enum rlx_status dec_replace(scratch *s, const struct tk_dec *op,
 		    !out(s, tk_text(s->t, op->text), op->text.len))
 			return RLX_ENOMEM;
 	}
+	s->steps = x.steps;
 	return out(s, x.s + i, x.n - i) ? RLX_OK : RLX_ENOMEM;
 }
 
@@ -372,6 +373,7 @@ enum rlx_status rlx_tokenizer_decode(struct rlx_tokenizer_scratch *s,
 	tk_bound_growth(s, UINT32_MAX);
 	st = gather(s, d) ? RLX_OK : RLX_ENOMEM;
 	tk_bound_growth(s, s->text.n);
+	s->steps = tk_steps(s->text.n);
 	if (!st)
 		st = s->t->no_decoder ? (join(s) ? RLX_OK : RLX_ENOMEM) :
 					dec_all(s);

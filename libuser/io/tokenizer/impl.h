@@ -163,8 +163,8 @@ void tk_regex_free(struct tk_regex *re);
 enum tk_found { TK_FOUND, TK_NOT_FOUND, TK_TOO_HARD };
 
 /*
- * Text to search, valid UTF-8. @steps bounds the work over all searches in it,
- * so that no pattern makes a text cost more than linear time.
+ * Text to search, valid UTF-8. @steps bounds the work over all searches in it, and in
+ * the other pieces of one text, so that no pattern makes it cost more than linear time.
  */
 struct tk_subject {
 	const uint8_t	*s;
@@ -172,9 +172,15 @@ struct tk_subject {
 	uint64_t	 steps;
 };
 
+/* Of a text of @n bytes. */
+static inline uint64_t tk_steps(uint64_t n)
+{
+	return 65536 + 1024 * n;
+}
+
 static inline struct tk_subject tk_subject(const uint8_t *s, uint32_t n)
 {
-	return (struct tk_subject){ s, n, 65536 + 1024 * (uint64_t)n };
+	return (struct tk_subject){ s, n, tk_steps(n) };
 }
 
 /* The leftmost match that begins in [from, n); it is not empty. */
@@ -343,6 +349,7 @@ struct rlx_tokenizer_scratch {
 	const struct rlx_tokenizer *t;
 	uint32_t		 window, window_max, whole_max;
 	struct tk_buf		 text, seg, tmp;
+	uint64_t		 steps;		/* left for this text: tk_steps() */
 	struct tk_pieces	 pieces, pieces2, found;
 	struct tk_tokens	 tokens, pair;
 	struct tk_cp		*cps, *cps2;

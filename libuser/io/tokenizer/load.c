@@ -231,6 +231,7 @@ static enum rlx_status index_all_added(struct tk_load *l)
 	struct rlx_tokenizer_scratch *s;
 	enum rlx_status st;
 	int32_t first = INT32_MAX, last = 0;
+	uint64_t bytes = 0;
 	uint32_t k;
 
 	if (!t->n_added)
@@ -238,6 +239,7 @@ static enum rlx_status index_all_added(struct tk_load *l)
 	for (k = 0; k < t->n_added; k++) {
 		first = t->added[k].id < first ? t->added[k].id : first;
 		last = t->added[k].id > last ? t->added[k].id : last;
+		bytes += t->added[k].text.len;
 	}
 	t->id_from = (uint32_t)first;
 	t->id_span = (uint32_t)(last - first) + 1;
@@ -247,6 +249,8 @@ static enum rlx_status index_all_added(struct tk_load *l)
 		return tk_nomem(l);
 	}
 	st = rlx_tokenizer_scratch_new(t, &s, l->err);
+	if (!st)
+		s->steps = tk_steps(bytes);
 	for (k = 0; k < t->n_added && !st; k++)
 		st = index_added(l, s, k);
 	rlx_tokenizer_scratch_free(s);

@@ -222,7 +222,7 @@ static bool strip_ends(scratch *s, const struct tk_norm *op, struct tk_buf *out)
 static enum rlx_status replace(scratch *s, const struct tk_norm *op,
 			       struct tk_buf *out)
 {
-	struct tk_subject x = tk_subject(s->seg.b, s->seg.n);
+	struct tk_subject x = { s->seg.b, s->seg.n, s->steps };
 	const struct tk_buf *in = &s->seg;
 	struct rlx_token_span m;
 	enum tk_found found;
@@ -240,6 +240,7 @@ static enum rlx_status replace(scratch *s, const struct tk_norm *op,
 			return RLX_ENOMEM;
 		i = m.end;
 	}
+	s->steps = x.steps;
 	return tk_buf_copy(out, in, i, in->n) ? RLX_OK : RLX_ENOMEM;
 }
 
@@ -409,6 +410,10 @@ enum rlx_status tk_normalize(struct rlx_tokenizer_scratch *s)
 		st = norm_one(s, &s->t->norm[i], &s->tmp);
 		if (st)
 			return st;
+		/* A text of many segments may make much of each, and throw it away again. */
+		if (s->tmp.n > s->steps)
+			return RLX_ENOSUP;
+		s->steps -= s->tmp.n;
 		swap = s->seg;
 		s->seg = s->tmp;
 		s->tmp = swap;

@@ -76,7 +76,7 @@ static enum rlx_status by_pattern(scratch *s, const struct tk_pre *op,
 				  struct tk_piece p)
 {
 	struct splitter w = { .s = s, .op = op, .behavior = op->behavior };
-	struct tk_subject x = tk_subject(s->text.b + p.begin, p.end - p.begin);
+	struct tk_subject x = { s->text.b + p.begin, p.end - p.begin, s->steps };
 	struct rlx_token_span m;
 	enum tk_found found;
 	uint32_t i = 0;
@@ -92,6 +92,7 @@ static enum rlx_status by_pattern(scratch *s, const struct tk_pre *op,
 		     take(&w, p.begin + m.begin, p.begin + m.end, !op->invert);
 		i = m.end;
 	}
+	s->steps = x.steps;
 	ok = ok && take(&w, p.begin + i, p.end, op->invert) && flush(&w);
 	return ok ? RLX_OK : RLX_ENOMEM;
 }

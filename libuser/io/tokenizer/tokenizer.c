@@ -238,6 +238,7 @@ enum rlx_status rlx_tokenizer_scratch_new(const struct rlx_tokenizer *t,
 	s->window = TK_WINDOW;
 	s->window_max = TK_WINDOW_MAX;
 	s->whole_max = TK_WHOLE_MAX;
+	s->steps = UINT64_MAX;
 	if (t->model == TK_BPE)
 		s->cache = rlx_calloc(TK_CACHE_SLOTS, sizeof(*s->cache));
 	/* so that the working text is never NULL, even when it is empty */
@@ -558,6 +559,7 @@ enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
 		return rlx_fail(err, RLX_EPARSE,
 				"tokenizer: text is not UTF-8 at byte %zu", bad);
 	s->tokens.n = 0;
+	s->steps = tk_steps(len);
 	st = !len ? RLX_OK : stop ? read_some(s, b, (uint32_t)len, stop, err) :
 				    read_whole(s, b, (uint32_t)len);
 	if (st == RLX_ERANGE)
