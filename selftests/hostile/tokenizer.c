@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Files of tokenizers that are made to take time or memory without end. */
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -210,6 +211,127 @@ TEST(patterns_that_are_hard_on_each_string)
 	CHECKF(strstr(err.text, "too many steps"), "%s", err.text);
 	rlx_tokenizer_scratch_free(s);
 	rlx_tokenizer_free(t);
+}
+
+/* What is looked for at each byte of a text is short: it may be there but for its end. */
+TEST(tokens_that_are_long)
+{
+	static const char *const files[] = {
+		"{\"added_tokens\":[{\"id\":1,\"content\":\"%s\",\"normalized\":false}]," MODEL "}",
+		"{\"added_tokens\":[{\"id\":1,\"content\":\"%s\"}]," MODEL "}",
+		"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"%s\",1]]}}",
+		/* one that grows to its length */
+		"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%s\"},\"added_tokens\":"
+		"[{\"id\":1,\"content\":\"a\"}]," MODEL "}",
+	};
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	char token[1026];
+	struct text x;
+	size_t i, n;
+
+	for (i = 0; i < sizeof(files) / sizeof(*files); i++)
+		for (n = 1023; n <= 1025; n++) {
+			memset(token, 'a', n);
+			token[n] = 0;
+			begin(&x);
+			fprintf(x.f, files[i], token);
+			CHECKF(load(&x, &t, &err) == (n + (i == 3) <= 1024 ? RLX_OK : RLX_ENOSUP),
+			       "%zu, %zu bytes: %s", i, n, err.text);
+			rlx_tokenizer_free(t);
+		}
+}
+
+static void put_base64(FILE *f, const uint8_t *p, size_t n)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn"
+				     "opqrstuvwxyz0123456789+/";
+	size_t i;
+
+	for (i = 0; i < n; i += 3) {
+		uint32_t v = (uint32_t)p[i] << 16 | p[i + 1] << 8 | p[i + 2];
+
+		fprintf(f, "%c%c%c%c", digits[v >> 18], digits[v >> 12 & 63], digits[v >> 6 & 63],
+			digits[v & 63]);
+	}
+}
+
+/* A map of 'A' to what stands at @off of @n bytes at @to. */
+static enum rlx_status load_map(const uint8_t *to, size_t n, uint32_t off, struct rlx_tokenizer **t,
+				struct rlx_error *err)
+{
+	const uint32_t trie = 4 * 0x42;
+	uint8_t *blob = calloc(1, 4 + trie + n + 3);
+	struct text x;
+
+	/* unit 0: offset 1; 'A' at 1 ^ 0x41 = 0x40; its leaf at 0x40 ^ 1 */
+	blob[0] = trie & 255;
+	blob[1] = trie >> 8;
+	blob[4 + 1] = 4;
+	blob[4 + 4 * 0x40] = 'A';
+	blob[4 + 4 * 0x40 + 1] = 4 | 1;
+	blob[4 + 4 * 0x41] = (uint8_t)off;
+	memcpy(blob + 4 + trie, to, n);
+	begin(&x);
+	fprintf(x.f, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+	CHECK((4 + trie + n) % 3 == 0);
+	put_base64(x.f, blob, 4 + trie + n);
+	fprintf(x.f, "\"}," MODEL "}");
+	free(blob);
+	return load(&x, t, err);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* How long @n times @c takes, once they have their place. */
+static double time_of(const struct rlx_tokenizer *t, char c, size_t n)
+{
+	struct rlx_tokenizer_scratch *s = scratch(t);
+	char *text = malloc(n);
+	struct rlx_error err;
+	double begun = 0;
+	int i;
+
+	memset(text, c, n);
+	for (i = 0; i < 2; i++) {
+		begun = seconds();
+		CHECKF(!encode(s, text, n, &err), "%s", err.text);
+	}
+	free(text);
+	rlx_tokenizer_scratch_free(s);
+	return seconds() - begun;
+}
+
+/* A replacement that is none costs no look at all that follows, for each character. */
+TEST(replacements_without_end)
+{
+	const size_t n = 8 << 20;
+	uint8_t *to = malloc(n);
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	double plain, hard;
+	int i;
+
+	for (i = 0; i < 2; i++) {	/* no zero follows; within a character */
+		memset(to, 'a', n);
+		memcpy(to, "\xc3\xa9", 2);
+		to[n - 1] = i ? 0 : 'a';
+		CHECKF(!load_map(to, n, (uint32_t)i, &t, &err), "%s", err.text);
+		plain = time_of(t, 'B', 20000);
+		hard = time_of(t, 'A', 20000);
+		CHECKF(hard < 100 * plain + 0.1, "%d: %g s, others %g s", i, hard, plain);
+		rlx_tokenizer_free(t);
+	}
+	to[n / 2] = 0xff;
+	CHECK_EQ(load_map(to, n, 0, &t, &err), RLX_EPARSE);
+	CHECKF(strstr(err.text, "not UTF-8"), "%s", err.text);
+	free(to);
 }
 
 /* What each text goes through has an end, however long the file. */

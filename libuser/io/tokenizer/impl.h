@@ -22,6 +22,8 @@ enum {
 	 */
 	TK_GROWTH	= 64,
 	TK_GROWTH_MORE	= 64 << 10,
+	/* Of what is looked for at each byte of a text: tokens of Unigram, added ones. */
+	TK_SOUGHT_MAX	= 1024,
 	TK_PARTS_MAX	= 64,		/* normalizers; pre-tokenizers; decoders */
 };
 

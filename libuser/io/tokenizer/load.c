@@ -180,6 +180,8 @@ static enum rlx_status load_added(struct tk_load *l, uint32_t i)
 		return tk_bad(l, i, "added token with too large an id");
 	if (!a.text.len)
 		return RLX_OK;		/* the reference passes over it, too */
+	if (a.text.len > TK_SOUGHT_MAX)
+		return tk_no_such(l, i, "an added token of over 1024 bytes is not supported");
 	known = tk_vocab_get(&t->vocab, tk_text(t, a.text), a.text.len);
 	a.id = known >= 0 ? (int32_t)known : (int32_t)id;
 	if (!rlx_grow(&t->added, &t->cap_added, t->n_added + 1,
@@ -220,6 +222,9 @@ static enum rlx_status index_added(struct tk_load *l,
 	if (st)
 		return rlx_fail(l->err, st, "%s: added token %d: normalizing takes too many steps",
 				l->j->name, a->id);
+	if (s->seg.n > TK_SOUGHT_MAX)
+		return rlx_fail(l->err, RLX_ENOSUP, "%s: added token %d: %u bytes once it is "
+				"normalized, at most %d", l->j->name, a->id, s->seg.n, TK_SOUGHT_MAX);
 	ok = !s->seg.n || tk_trie_put(&t->added_norm, s->seg.b, s->seg.n,
 				      (int32_t)k);
 	return ok ? RLX_OK : tk_nomem(l);

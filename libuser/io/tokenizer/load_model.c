@@ -69,6 +69,9 @@ static enum rlx_status load_scores(struct tk_load *l, uint32_t i)
 		    rlx_json_kind(l->j, key) != RLX_JSON_STR ||
 		    !rlx_json_double(l->j, key + 1, &x) || !isfinite(x))
 			return tk_bad(l, it.val, "entry is not [\"token\", score]");
+		if (rlx_json_len(l->j, key) > TK_SOUGHT_MAX)
+			return tk_no_such(l, it.val,
+					  "a Unigram token of over 1024 bytes is not supported");
 		st = add_token(l, key, k);
 		if (st)
 			return st;

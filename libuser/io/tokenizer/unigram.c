@@ -162,8 +162,10 @@ enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i, void *part)
 {
 	struct rlx_tokenizer *t = l->t;
 	struct tk_norm *op = part;
+	const uint8_t *texts, *last;
 	enum rlx_status st;
 	uint32_t trie;
+	size_t bytes;
 	int64_t n;
 
 	st = tk_get_text(l, i, "precompiled_charsmap", "", &op->text);
@@ -176,6 +178,13 @@ enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i, void *part)
 	trie = le32(tk_text(t, op->text));
 	if (trie > op->text.len - 4 || trie % 4 || !trie)
 		return tk_bad(l, i, "\"precompiled_charsmap\" has no whole trie");
+	/* Known here, it need not be found out for each character: all have an end. */
+	texts = tk_text(t, op->text) + 4 + trie;
+	bytes = op->text.len - 4 - trie;
+	if (rlx_utf8_check(texts, bytes) < bytes)
+		return tk_bad(l, i, "\"precompiled_charsmap\" has replacements that are not UTF-8");
+	last = memrchr(texts, 0, bytes);
+	op->text.len = 4 + trie + (last ? (uint32_t)(last - texts) + 1 : 0);
 	return RLX_OK;
 }
 
@@ -206,10 +215,9 @@ static bool map_find(const uint8_t *map, uint32_t size, const uint8_t *p,
 	if (off >= size - 4 - units * 4)
 		return false;
 	text = trie + 4 * (size_t)units + off;
-	zero = memchr(text, 0, (size_t)(map + size - text));
-	if (!zero || rlx_utf8_check(text, (size_t)(zero - text)) <
-		     (size_t)(zero - text))
+	if ((*text & 0xc0) == 0x80)		/* within a character */
 		return false;
+	zero = memchr(text, 0, (size_t)(map + size - text));
 	*out = (struct tk_str){ (uint32_t)(text - map), (uint32_t)(zero - text) };
 	return true;
 }
