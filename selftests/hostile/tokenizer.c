@@ -334,6 +334,99 @@ TEST(replacements_without_end)
 	free(to);
 }
 
+enum { COLLIDING = 1500 };	/* of TK_PROBES_MAX */
+
+/* The next spelling whose place in @slots slots is one of the first eight. */
+static void next_colliding(uint32_t slots, uint64_t *count, char *text)
+{
+	do
+		sprintf(text, "%llx", (unsigned long long)++*count);
+	while ((tk_hash_end(tk_hash(TK_HASH0, (uint8_t *)text, strlen(text))) & (slots - 1)) > 7);
+}
+
+/* A file whose tokens fall on one slot is refused: each look would pass all of them. */
+TEST(tokens_made_to_collide)
+{
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	uint64_t count = 0;
+	struct text x;
+	char text[32];
+	int n, most;
+
+	for (most = 100; most <= COLLIDING; most += COLLIDING - 100) {
+		begin(&x);
+		fprintf(x.f, "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{");
+		for (n = 0; n < COLLIDING; n++) {
+			next_colliding(4096, &count, text);
+			if (n >= most)		/* others for the rest */
+				sprintf(text, "z%d", n);
+			fprintf(x.f, "%s\"%s\":%d", n ? "," : "", text, n);
+		}
+		fprintf(x.f, "}}}");
+		CHECKF(load(&x, &t, &err) == (most < COLLIDING ? RLX_OK : RLX_ENOSUP), "%s",
+		       err.text);
+		CHECKF(!err.status || strstr(err.text, "too many tokens have one hash"), "%s",
+		       err.text);
+		rlx_tokenizer_free(t);
+	}
+}
+
+/* Ids are the file's to choose, and a merge's place is that of two. */
+TEST(merges_made_to_collide)
+{
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	struct text x;
+	char *as = malloc(COLLIDING + 2);
+	int n;
+
+	memset(as, 'a', COLLIDING + 1);
+	begin(&x);
+	fprintf(x.f, "{\"model\":{\"type\":\"BPE\",\"vocab\":{");
+	for (n = 1; n <= COLLIDING + 1; n++)
+		fprintf(x.f, "%s\"%.*s\":%d", n > 1 ? "," : "", n, as, 4096 * n);
+	fprintf(x.f, "},\"merges\":[");
+	for (n = 1; n <= COLLIDING; n++)
+		fprintf(x.f, "%s\"%.*s a\"", n > 1 ? "," : "", n, as);
+	fprintf(x.f, "]}}");
+	CHECK_EQ(load(&x, &t, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "too many tokens have one hash"), "%s", err.text);
+	free(as);
+}
+
+/* The place of an edge, by its node and byte, among 8192. */
+static uint32_t edge_place(uint32_t node, char byte)
+{
+	return (uint32_t)((node << 8 | (uint8_t)byte) * 0x9e3779b97f4a7c15u >> 32) & 8191;
+}
+
+TEST(edges_made_to_collide)
+{
+	struct rlx_tokenizer *t;
+	struct rlx_error err;
+	uint32_t node = 1;
+	struct text x;
+	char c, best;
+	int n, i;
+
+	begin(&x);
+	fprintf(x.f, "{\"model\":{\"type\":\"Unigram\",\"vocab\":[");
+	for (n = 0; n < 4; n++, node++) {	/* the first byte's edge has no slot */
+		fprintf(x.f, "%s[\"%c", n ? "," : "", '0' + n);
+		for (i = 0; i < 1000; i++, node++) {
+			for (best = c = 'A'; c <= 'z'; c++)
+				if (c != '\\' && edge_place(node, c) < edge_place(node, best))
+					best = c;
+			fputc(best, x.f);
+		}
+		fprintf(x.f, "\",-1]");
+	}
+	fprintf(x.f, "]}}");
+	CHECK_EQ(load(&x, &t, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "too many tokens have one hash"), "%s", err.text);
+}
+
 /* What each text goes through has an end, however long the file. */
 TEST(parts_without_end)
 {

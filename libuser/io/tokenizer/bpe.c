@@ -15,9 +15,10 @@ static const uint32_t none = UINT32_MAX;
 static const struct tk_merge *merge_find(const struct rlx_tokenizer *t,
 					 uint32_t a, uint32_t b)
 {
-	uint32_t i = tk_merge_slot(a, b) & (t->merges - 1);
+	uint32_t i = tk_merge_slot(a, b) & (t->merges - 1), n = 0;
 
-	for (; t->merge[i].id != UINT32_MAX; i = (i + 1) & (t->merges - 1))
+	for (; t->merge[i].id != UINT32_MAX && n <= TK_PROBES_MAX;
+	     n++, i = (i + 1) & (t->merges - 1))
 		if (t->merge[i].a == a && t->merge[i].b == b)
 			return &t->merge[i];
 	return NULL;

@@ -24,6 +24,11 @@ enum {
 	TK_GROWTH_MORE	= 64 << 10,
 	/* Of what is looked for at each byte of a text: tokens of Unigram, added ones. */
 	TK_SOUGHT_MAX	= 1024,
+	/*
+	 * Slots that a look into one of the hash tables passes. They are at most half full,
+	 * and of keys that were not made for it, 16 M of them, the last lies 50 from its place.
+	 */
+	TK_PROBES_MAX	= 256,
 	TK_PARTS_MAX	= 64,		/* normalizers; pre-tokenizers; decoders */
 };
 
@@ -77,7 +82,10 @@ bool tk_vocab_init(struct tk_vocab *v, uint32_t reserve);
 void tk_vocab_fini(struct tk_vocab *v);
 /* Of a whole one, whose tables are to lie in @s from now on, if it can have them. */
 void tk_vocab_share(struct tk_vocab *v, struct rlx_store *s);
-/* RLX_ENOMEM; RLX_ERANGE: @id is too large; RLX_EEXIST: one of them is taken. */
+/*
+ * RLX_ENOMEM; RLX_ERANGE: @id is too large; RLX_EEXIST: one of them is taken;
+ * RLX_ENOSUP: too many fall on one slot.
+ */
 enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
 			     int64_t id);
 int64_t tk_vocab_get(const struct tk_vocab *v, const void *s, size_t n);
@@ -103,8 +111,11 @@ struct tk_edge {
 	uint32_t	from, child;	/* node << 8 | byte; 0 in child: empty */
 };
 
-/* False: out of memory. @val >= 0; a string put again keeps the first value. */
-bool tk_trie_put(struct tk_trie *t, const uint8_t *s, size_t n, int32_t val);
+/*
+ * @val >= 0; a string put again keeps the first value. RLX_ENOMEM; RLX_ENOSUP: too many
+ * edges fall on one slot.
+ */
+enum rlx_status tk_trie_put(struct tk_trie *t, const uint8_t *s, size_t n, int32_t val);
 void tk_trie_fini(struct tk_trie *t);
 uint32_t tk_trie_child(const struct tk_trie *t, uint32_t node, uint8_t b);
 
@@ -402,6 +413,8 @@ enum rlx_status tk_add_template(struct rlx_tokenizer *t, struct tk_template *m,
 /* Helpers for the loaders; errors name file, byte and key. */
 enum rlx_status tk_bad(struct tk_load *l, uint32_t i, const char *what);
 enum rlx_status tk_nomem(struct tk_load *l);
+/* RLX_ENOSUP of a table, of what stands at @i, or RLX_ENOMEM. */
+enum rlx_status tk_no_room(struct tk_load *l, uint32_t i, enum rlx_status st);
 enum rlx_status tk_no_such(struct tk_load *l, uint32_t i, const char *what);
 /* The string "type" of component @i, or NULL having failed. */
 const char *tk_type(struct tk_load *l, uint32_t i, const char *what);

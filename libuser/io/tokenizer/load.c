@@ -19,6 +19,14 @@ enum rlx_status tk_nomem(struct tk_load *l)
 	return rlx_fail(l->err, RLX_ENOMEM, "%s: no memory", l->j->name);
 }
 
+enum rlx_status tk_no_room(struct tk_load *l, uint32_t i, enum rlx_status st)
+{
+	if (st != RLX_ENOSUP)
+		return tk_nomem(l);
+	return rlx_fail(l->err, st, "%s: byte %u: with this, too many tokens have one hash",
+			l->j->name, l->j->node[i].src);
+}
+
 enum rlx_status tk_no_such(struct tk_load *l, uint32_t i, const char *what)
 {
 	if (rlx_json_kind(l->j, i) != RLX_JSON_STR)
@@ -200,13 +208,12 @@ static enum rlx_status index_added(struct tk_load *l,
 	struct rlx_tokenizer *t = l->t;
 	const struct tk_added *a = &t->added[k];
 	enum rlx_status st;
-	bool ok;
 
 	t->by_id[(uint32_t)a->id - t->id_from] = k + 1;
 	if (!a->normalized) {
-		ok = tk_trie_put(&t->added_raw, tk_text(t, a->text), a->text.len,
+		st = tk_trie_put(&t->added_raw, tk_text(t, a->text), a->text.len,
 				 (int32_t)k);
-		return ok ? RLX_OK : tk_nomem(l);
+		return st ? tk_no_room(l, 0, st) : RLX_OK;
 	}
 	s->seg.n = 0;
 	tk_bound_growth(s, a->text.len);
@@ -225,9 +232,9 @@ static enum rlx_status index_added(struct tk_load *l,
 	if (s->seg.n > TK_SOUGHT_MAX)
 		return rlx_fail(l->err, RLX_ENOSUP, "%s: added token %d: %u bytes once it is "
 				"normalized, at most %d", l->j->name, a->id, s->seg.n, TK_SOUGHT_MAX);
-	ok = !s->seg.n || tk_trie_put(&t->added_norm, s->seg.b, s->seg.n,
-				      (int32_t)k);
-	return ok ? RLX_OK : tk_nomem(l);
+	if (s->seg.n)
+		st = tk_trie_put(&t->added_norm, s->seg.b, s->seg.n, (int32_t)k);
+	return st ? tk_no_room(l, 0, st) : RLX_OK;
 }
 
 static enum rlx_status index_all_added(struct tk_load *l)
@@ -415,6 +422,7 @@ static enum rlx_status vocab_lines(struct rlx_tokenizer *t, const char *text,
 		if (st)
 			return rlx_fail(err, st, "%s: line %u: %s", name, id + 1,
 					st == RLX_ENOMEM ? "no memory" :
+					st == RLX_ENOSUP ? "with it too many tokens have one hash" :
 					"too many tokens");
 	}
 	t->ids = id;

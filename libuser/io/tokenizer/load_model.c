@@ -14,8 +14,8 @@ static enum rlx_status add_token(struct tk_load *l, uint32_t key, int64_t id)
 
 	st = tk_vocab_add(&l->t->vocab, rlx_json_text(l->j, key),
 			  rlx_json_len(l->j, key), id);
-	if (st == RLX_ENOMEM)
-		return tk_nomem(l);
+	if (st == RLX_ENOMEM || st == RLX_ENOSUP)
+		return tk_no_room(l, key, st);
 	if (st == RLX_EEXIST)
 		return tk_bad(l, key, "this token or its id came before");
 	if (st)
@@ -77,11 +77,11 @@ static enum rlx_status load_scores(struct tk_load *l, uint32_t i)
 			return st;
 		t->score[k] = x;
 		t->min_score = !k || x < t->min_score ? x : t->min_score;
-		if (rlx_json_len(l->j, key) &&
-		    !tk_trie_put(&t->trie, (const uint8_t *)
-				 rlx_json_text(l->j, key),
-				 rlx_json_len(l->j, key), (int32_t)k))
-			return tk_nomem(l);
+		if (rlx_json_len(l->j, key))
+			st = tk_trie_put(&t->trie, (const uint8_t *)rlx_json_text(l->j, key),
+					 rlx_json_len(l->j, key), (int32_t)k);
+		if (st)
+			return tk_no_room(l, it.val, st);
 	}
 	return RLX_OK;
 }
@@ -268,8 +268,9 @@ static enum rlx_status load_raw(struct tk_load *l)
 		if (s.off == UINT32_MAX ||
 		    !tk_unbyte(t->vocab.pool.b + s.off, s.len, bytes, &n))
 			continue;
-		if (tk_vocab_add(&t->raw, bytes, n, id))
-			st = tk_nomem(l);
+		st = tk_vocab_add(&t->raw, bytes, n, id);
+		if (st)
+			st = tk_no_room(l, 0, st);
 	}
 	rlx_free(bytes);
 	for (k = 0; k < 256; k++) {
@@ -307,14 +308,18 @@ static bool merge_sides(const struct rlx_json *j, uint32_t i, struct tk_str out[
 	return true;
 }
 
-static void merge_put(struct rlx_tokenizer *t, struct tk_merge m)
+static bool merge_put(struct rlx_tokenizer *t, struct tk_merge m)
 {
-	uint32_t i = tk_merge_slot(m.a, m.b) & (t->merges - 1);
+	uint32_t i = tk_merge_slot(m.a, m.b) & (t->merges - 1), n;
 
-	while (t->merge[i].id != UINT32_MAX &&
-	       (t->merge[i].a != m.a || t->merge[i].b != m.b))
+	for (n = 0; t->merge[i].id != UINT32_MAX &&
+	     (t->merge[i].a != m.a || t->merge[i].b != m.b); n++) {
+		if (n == TK_PROBES_MAX)
+			return false;
 		i = (i + 1) & (t->merges - 1);
+	}
 	t->merge[i] = m;	/* of equal ones the last counts */
+	return true;
 }
 
 static enum rlx_status load_merge(struct tk_load *l, uint32_t i, uint32_t rank)
@@ -341,8 +346,9 @@ static enum rlx_status load_merge(struct tk_load *l, uint32_t i, uint32_t rank)
 			     side[1].len - skip);
 	if (both < 0)
 		return tk_bad(l, i, "merge into a token that the vocabulary lacks");
-	merge_put(t, (struct tk_merge){ (uint32_t)a, (uint32_t)b, rank,
-					(uint32_t)both });
+	if (!merge_put(t, (struct tk_merge){ (uint32_t)a, (uint32_t)b, rank,
+					     (uint32_t)both }))
+		return tk_no_room(l, i, RLX_ENOSUP);
 	return RLX_OK;
 }
 

@@ -78,46 +78,52 @@ void tk_vocab_share(struct tk_vocab *v, struct rlx_store *s)
 
 enum { SLOT_ID = 0xffffff };
 
-static void slot_put(const struct tk_vocab *v, uint32_t hash, uint32_t id)
+static enum rlx_status slot_put(const struct tk_vocab *v, uint32_t hash, uint32_t id)
 {
-	uint32_t i = hash & (v->slots - 1);
+	uint32_t i = hash & (v->slots - 1), n;
 
-	while (v->slot[i])
+	for (n = 0; v->slot[i]; n++) {
+		if (n == TK_PROBES_MAX)
+			return RLX_ENOSUP;
 		i = (i + 1) & (v->slots - 1);
+	}
 	v->slot[i] = (hash & ~(uint32_t)SLOT_ID) | (id + 1);
+	return RLX_OK;
 }
 
-static bool vocab_rehash(struct tk_vocab *v)
+static enum rlx_status vocab_rehash(struct tk_vocab *v)
 {
+	enum rlx_status st = RLX_OK;
 	struct tk_vocab bigger = *v;
 	uint32_t i;
 
 	bigger.slots *= 2;
 	bigger.slot = rlx_calloc(bigger.slots, sizeof(*bigger.slot));
 	if (!bigger.slot)
-		return false;
-	for (i = 0; i < v->n; i++) {
+		return RLX_ENOMEM;
+	for (i = 0; i < v->n && !st; i++) {
 		struct tk_str t = v->tok[i];
 
 		if (tk_vocab_has(v, i))
-			slot_put(&bigger, tk_hash_end(tk_hash(TK_HASH0, v->pool.b + t.off,
-							      t.len)), i);
+			st = slot_put(&bigger, tk_hash_end(tk_hash(TK_HASH0, v->pool.b + t.off,
+								   t.len)), i);
 	}
-	rlx_free(v->slot);
-	*v = bigger;
-	return true;
+	rlx_free(st ? bigger.slot : v->slot);
+	if (!st)
+		*v = bigger;
+	return st;
 }
 
 int64_t tk_vocab_find(const struct tk_vocab *v, uint64_t hash,
 		      const struct tk_str *pre, const uint8_t *s, size_t n)
 {
 	/* @pre is the head of a spelling in this pool: "##" */
-	uint32_t h = tk_hash_end(hash), i, pre_len = pre ? pre->len : 0;
+	uint32_t h = tk_hash_end(hash), i, k, pre_len = pre ? pre->len : 0;
 
 	if (!v->slots)
 		return -1;
-	for (i = h & (v->slots - 1); v->slot[i];
-	     i = (i + 1) & (v->slots - 1)) {
+	i = h & (v->slots - 1);
+	for (k = 0; v->slot[i] && k <= TK_PROBES_MAX; k++, i = (i + 1) & (v->slots - 1)) {
 		uint32_t id = (v->slot[i] & SLOT_ID) - 1;
 		struct tk_str t;
 
@@ -141,22 +147,27 @@ int64_t tk_vocab_get(const struct tk_vocab *v, const void *s, size_t n)
 enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
 			     int64_t id)
 {
+	enum rlx_status st = RLX_OK;
 	struct tk_str str;
 
 	if (id < 0 || id >= TK_VOCAB_MAX)
 		return RLX_ERANGE;
 	if (tk_vocab_has(v, id) || tk_vocab_get(v, s, n) >= 0)
 		return RLX_EEXIST;
-	if (!rlx_grow(&v->tok, &v->cap, (uint32_t)id + 1, sizeof(*v->tok)) ||
-	    (2 * v->used >= v->slots && !vocab_rehash(v)) ||
-	    !tk_pool_add(&v->pool, s, n, &str))
-		return RLX_ENOMEM;
+	if (2 * v->used >= v->slots)
+		st = vocab_rehash(v);
+	if (!st && (!rlx_grow(&v->tok, &v->cap, (uint32_t)id + 1, sizeof(*v->tok)) ||
+		    !tk_pool_add(&v->pool, s, n, &str)))
+		st = RLX_ENOMEM;
+	if (!st)
+		st = slot_put(v, tk_hash_end(tk_hash(TK_HASH0, s, n)), (uint32_t)id);
+	if (st)
+		return st;
 	while (v->n <= id)
 		v->tok[v->n++] = (struct tk_str){ UINT32_MAX, 0 };
 	v->tok[id] = str;
 	if (n > v->longest)
 		v->longest = (uint32_t)n;
-	slot_put(v, tk_hash_end(tk_hash(TK_HASH0, s, n)), (uint32_t)id);
 	v->used++;
 	return RLX_OK;
 }
@@ -166,40 +177,45 @@ static uint32_t edge_slot(const struct tk_trie *t, uint32_t from)
 	return (uint32_t)(from * 0x9e3779b97f4a7c15u >> 32) & (t->edges - 1);
 }
 
-static void edge_put(struct tk_trie *t, uint32_t from, uint32_t child)
+static enum rlx_status edge_put(struct tk_trie *t, uint32_t from, uint32_t child)
 {
-	uint32_t i = edge_slot(t, from);
+	uint32_t i = edge_slot(t, from), n;
 
-	while (t->edge[i].child)
+	for (n = 0; t->edge[i].child; n++) {
+		if (n == TK_PROBES_MAX)
+			return RLX_ENOSUP;
 		i = (i + 1) & (t->edges - 1);
+	}
 	t->edge[i] = (struct tk_edge){ from, child };
+	return RLX_OK;
 }
 
-static bool edges_grow(struct tk_trie *t)
+static enum rlx_status edges_grow(struct tk_trie *t)
 {
-	uint32_t n = t->edges, i;
 	struct tk_edge *old = t->edge, *edge;
+	enum rlx_status st = RLX_OK;
+	uint32_t n = t->edges, i;
 
 	edge = rlx_calloc(n ? 2 * (size_t)n : 64, sizeof(*edge));
 	if (!edge)
-		return false;
+		return RLX_ENOMEM;
 	t->edge = edge;
 	t->edges = n ? 2 * n : 64;
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n && !st; i++)
 		if (old[i].child)
-			edge_put(t, old[i].from, old[i].child);
+			st = edge_put(t, old[i].from, old[i].child);
 	rlx_free(old);
-	return true;
+	return st;
 }
 
 uint32_t tk_trie_child(const struct tk_trie *t, uint32_t node, uint8_t b)
 {
-	uint32_t from = node << 8 | b, i;
+	uint32_t from = node << 8 | b, i, n;
 
 	if (!node)
 		return t->first[b];
-	for (i = edge_slot(t, from); t->edge[i].child;
-	     i = (i + 1) & (t->edges - 1))
+	i = edge_slot(t, from);
+	for (n = 0; t->edge[i].child && n <= TK_PROBES_MAX; n++, i = (i + 1) & (t->edges - 1))
 		if (t->edge[i].from == from)
 			return t->edge[i].child;
 	return 0;
@@ -216,32 +232,35 @@ static bool node_add(struct tk_trie *t, uint32_t *out)
 	return true;
 }
 
-bool tk_trie_put(struct tk_trie *t, const uint8_t *s, size_t n, int32_t val)
+enum rlx_status tk_trie_put(struct tk_trie *t, const uint8_t *s, size_t n, int32_t val)
 {
+	enum rlx_status st = t->edges ? RLX_OK : edges_grow(t);
 	uint32_t node = 0, child;
 
-	if (!t->edges && !edges_grow(t))
-		return false;
+	if (st)
+		return st;
 	if (!t->n && !node_add(t, &node))
-		return false;
+		return RLX_ENOMEM;
 	for (; n; n--, s++, node = child) {
 		child = tk_trie_child(t, node, *s);
 		if (child)
 			continue;
-		if (2 * t->used >= t->edges && !edges_grow(t))
-			return false;
-		if (!node_add(t, &child))
-			return false;
-		if (!node) {
-			t->first[*s] = child;
-		} else {
-			edge_put(t, node << 8 | *s, child);
+		if (2 * t->used >= t->edges)
+			st = edges_grow(t);
+		if (!st && !node_add(t, &child))
+			st = RLX_ENOMEM;
+		if (!st && node)
+			st = edge_put(t, node << 8 | *s, child);
+		if (st)
+			return st;
+		if (node)
 			t->used++;
-		}
+		else
+			t->first[*s] = child;
 	}
 	if (t->val[node] == TK_NONE)
 		t->val[node] = val;
-	return true;
+	return RLX_OK;
 }
 
 void tk_trie_fini(struct tk_trie *t)
