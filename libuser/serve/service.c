@@ -215,7 +215,8 @@ static unsigned int doze(struct rlx_queue *q, struct rlx_work **out,
 	/* Pairs with the client: it stores a request, then looks at the flag. */
 	rlx_shm_fence();
 	n = scan(q, out, max);
-	if (!n && !atomic_load(&q->svc->stopping)) {
+	/* A scan leaves what it has answered so much of that the others are due. */
+	if (!n && !atomic_load(&q->svc->stopping) && !(q->kmod && rlx_kmod_some(q))) {
 		q->st.sleeps++;
 		pthread_mutex_unlock(&q->lock);
 		sleep_once(q, deadline_ns);

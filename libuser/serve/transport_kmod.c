@@ -406,8 +406,10 @@ static void put_in_line(struct rlx_queue *q, uint32_t tag)
 void rlx_kmod_collect(struct rlx_queue *q)
 {
 	struct rlx_kmod_queue *k = q->kmod;
+	uint32_t n;
 
-	while (ring_some(&k->ring)) {
+	/* No more than there can be at a time: whom we answer here may ask again at once. */
+	for (n = 0; n < k->slots && ring_some(&k->ring); n++) {
 		uint32_t tag = *(const uint32_t *)ring_next(&k->ring);
 
 		ring_taken(&k->ring);
