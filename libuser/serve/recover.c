@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 
 #include "serve/channel.h"
+#include "serve/check.h"
 
 enum { LOOK_NS = 5000000 };	/* while lost, rlx_channel_fd() ticks */
 
@@ -141,11 +142,17 @@ void rlx_channel_lost(struct rlx_channel *ch)
 	rlx_channel_watch(ch);
 }
 
+/* A request was checked against what another executor takes. */
+static int32_t still_taken(const struct rlx_channel *ch, const struct rlx_request *r)
+{
+	return rlx_check_head(r->opcode, r->flags, r->nr_slices, r->inline_len, ch->slices_max);
+}
+
 /* What is not taken now is kept; if that is for good, it is over. */
 static void send_again(struct rlx_channel *ch)
 {
 	uint32_t i, best, refused;
-	int why = RLX_OK;
+	int why = RLX_OK, st;
 
 	for (;;) {	/* the oldest first */
 		best = ch->depth;
@@ -156,6 +163,11 @@ static void send_again(struct rlx_channel *ch)
 				best = i;
 		if (best == ch->depth)
 			break;
+		st = still_taken(ch, &ch->tag[best].req);
+		if (st) {
+			rlx_channel_over(ch, best, st, RLX_REPLY_UNDELIVERED);
+			continue;
+		}
 		ch->tag[best].state = RLX_TAG_SENT;
 		ch->tag[best].again = true;
 		/* The ring is new and as large as the table: there is room. */

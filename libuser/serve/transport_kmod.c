@@ -700,7 +700,8 @@ static uint32_t wire_handle(const struct rlx_channel *ch, uint32_t handle)
 {
 	uint32_t i;
 
-	for (i = 0; i < ch->arenas_max; i++)
+	/* All of ours: an earlier executor may have granted more. */
+	for (i = 0; i < RLX_CHANNEL_ARENAS_MAX; i++)
 		if (ch->att[i].handle == handle)
 			return ch->att[i].wire;
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The executor's side of the kmod transport on a ring of the test's, where the kernel is
- * played by the answer to each ioctl.
+ * Both sides of the kmod transport on rings of the test's, where the kernel is played by the
+ * answer to each ioctl.
  */
 #include <stdarg.h>
 
@@ -11,6 +11,8 @@ static int fake_ioctl(int fd, unsigned long request, ...);
 #define ioctl fake_ioctl
 #include "libuser/serve/transport_kmod.c"
 #undef ioctl
+#include "libuser/serve/recover.c"
+#include "selftests/lib/serve_test.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { ENTRIES = 256, FLOOD = 100000 };
@@ -21,7 +23,22 @@ static struct {
 } ring;
 static struct rlx_ring_user user;
 static struct rlx_desc desc[ENTRIES];
-static uint32_t answers;
+static uint32_t answers, submitted;
+
+/* All are taken, if they are what this executor takes. */
+static int take_submitted(const struct rlx_ioc_submit *s)
+{
+	const struct rlx_rq *rq = (const void *)(uintptr_t)s->entries;
+	struct rlx_rq_id *id = (void *)(uintptr_t)s->ids;
+	uint32_t i;
+
+	for (i = 0; i < s->nr; i++) {
+		CHECK(!(rq[i].flags & RLX_RQ_INDIRECT));
+		id[i] = (struct rlx_rq_id){ .tag = submitted, .seq = submitted };
+		submitted++;
+	}
+	return (int)s->nr;
+}
 
 /* Whoever was answered asks again at once. */
 static int fake_ioctl(int fd, unsigned long request, ...)
@@ -33,6 +50,8 @@ static int fake_ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	c = va_arg(ap, const struct rlx_ioc_commit *);
 	va_end(ap);
+	if (request == RLX_IOC_SUBMIT)
+		return take_submitted((const void *)c);
 	CHECK_EQ(request, RLX_IOC_COMMIT);
 	for (i = 0; i < c->nr; i++) {
 		const struct rlx_complete *one = (const void *)(uintptr_t)c->entries;
@@ -64,6 +83,56 @@ TEST(a_flood_of_what_nobody_wants)
 	for (i = 0; rlx_kmod_some(&q) && i < FLOOD; i++)
 		rlx_kmod_collect(&q);
 	CHECKF(answers == FLOOD + ENTRIES, "%u of %u answered", answers, FLOOD + ENTRIES);
+}
+
+/* A channel of four that has lost its executor, and found one that takes no lists. */
+static void recovered(struct rlx_channel *ch, struct rlx_arena *a)
+{
+	static struct rlx_attached att[RLX_CHANNEL_ARENAS_MAX];
+	static uint16_t chain[8], next[4], pending[4], over[4];
+	static struct rlx_tag tag[4];
+	static struct rlx_rq rq[4];
+	static struct rlx_rq_id id[4];
+	static uint32_t kernel_tag[4];
+	static struct rlx_kmod_channel k = {
+		.chain = chain, .next = next, .rq = rq, .id = id, .pending = pending,
+		.kernel_tag = kernel_tag,
+	};
+
+	att[5] = (struct rlx_attached){ .handle = 9, .wire = 77, .arena = a,
+					.size = rlx_arena_size(a) };
+	memset(chain, 0xff, sizeof(chain));
+	*ch = (struct rlx_channel){
+		.ops = &rlx_channel_kmod, .state = RLX_CHANNEL_UP, .kmod = &k, .att = att,
+		.opts = { .flags = RLX_CHANNEL_RECOVER_ALL }, .depth = 4, .tag = tag,
+		.over = over, .arenas_max = 4, .slices_max = RLX_REQUEST_SLICES,
+	};
+}
+
+TEST(a_list_that_the_next_executor_does_not_take)
+{
+	struct rlx_arena *a = client_arena(1 << 16);
+	struct rlx_channel ch;
+	uint32_t i;
+
+	recovered(&ch, a);
+	for (i = 0; i < 3; i++)
+		ch.tag[i] = (struct rlx_tag){
+			.state = RLX_TAG_KEPT, .order = i, .nr_att = 1, .att = { 5 },
+			.req = { .nr_slices = 1, .slice[0] = { 9, RLX_ACCESS_READ, 0, 4096 } },
+		};
+	ch.tag[1].indirect = true;
+	ch.tag[1].req.nr_slices = 7;
+	ch.tag[1].req.flags = RLX_REQUEST_INDIRECT;
+	send_again(&ch);
+	CHECK_EQ(submitted, 2);
+	CHECK_EQ(ch.tag[0].state, RLX_TAG_SENT);
+	CHECK_EQ(ch.tag[2].state, RLX_TAG_SENT);
+	CHECK_EQ(ch.kmod->rq[0].slice[0].arena, 77);	/* beyond what the service grants */
+	CHECK_EQ(ch.tag[1].state, RLX_TAG_OVER);
+	CHECK_EQ(ch.tag[1].result, -EOPNOTSUPP);
+	CHECK_EQ(ch.tag[1].flags, RLX_REPLY_UNDELIVERED);
+	rlx_arena_put(a);
 }
 
 TEST_MAIN()
