@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* .safetensors: round trips, and headers that must be refused. */
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -80,6 +81,50 @@ TEST(every_dtype_round_trips)
 	CHECK(!rlx_safetensors_meta(f, 0, &k, &val));
 	rlx_safetensors_close(f);
 	remove(path);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A header may have 100 MB of metadata: to walk it takes no more than to read it. */
+TEST(much_metadata)
+{
+	enum { N = 100000 };
+	char *head = malloc(N * 24 + 64), *p = head, want[16];
+	uint8_t *file = malloc(N * 24 + 128);
+	struct rlx_safetensors *f;
+	double opened, walked;
+	const char *k, *val;
+	struct rlx_error err;
+	void *copy;
+	size_t n;
+	uint32_t i;
+
+	p += sprintf(p, "{\"__metadata__\":{");
+	for (i = 0; i < N; i++)
+		p += sprintf(p, "%s\"%u\":\"v%u\"", i ? "," : "", i, i);
+	sprintf(p, "}}");
+	n = make(file, head, NULL, 0);
+	opened = seconds();
+	CHECKF(!open_copy(file, n, &f, &copy, &err), "%s", err.text);
+	walked = seconds();
+	opened = walked - opened;
+	for (i = 0; rlx_safetensors_meta(f, i, &k, &val); i++) {
+		sprintf(want, "v%u", i);
+		CHECKF(!strcmp(val, want) && !strcmp(k, want + 1), "%u: %s %s", i, k, val);
+	}
+	walked = seconds() - walked;
+	CHECK_EQ(i, N);
+	CHECKF(walked < 10 * opened + 0.1, "%g s to walk, %g s to open", walked, opened);
+	rlx_safetensors_close(f);
+	free(copy);
+	free(file);
+	free(head);
 }
 
 #define T(dt, shape, off) \

@@ -92,7 +92,7 @@ rlx_safetensors_find(const struct rlx_safetensors *f, const char *name);
  * @i:         0, 1, ... until it returns false
  * @out_key:   0-ended UTF-8
  * @out_value: likewise
- * Context: any; linear in @i. Ownership: @f's.
+ * Context: any; no allocation. Ownership: @f's.
  */
 RLX_EXPORT bool rlx_safetensors_meta(const struct rlx_safetensors *f, uint32_t i,
 				     const char **out_key,

@@ -385,16 +385,12 @@ rlx_safetensors_find(const struct rlx_safetensors *f, const char *name)
 bool rlx_safetensors_meta(const struct rlx_safetensors *f, uint32_t i,
 			  const char **out_key, const char **out_value)
 {
-	struct rlx_json_iter it;
+	uint32_t key;
 
-	if (!f || !f->meta)
+	if (!f || !f->meta || i >= f->json.node[f->meta].len)
 		return false;
-	it = rlx_json_iter(&f->json, f->meta);
-	do {
-		if (!rlx_json_next(&it))
-			return false;
-	} while (i--);
-	*out_key = rlx_json_text(&f->json, it.key);
-	*out_value = rlx_json_text(&f->json, it.val);
+	key = f->meta + 1 + 2 * i;	/* all members are two nodes, keys and strings */
+	*out_key = rlx_json_text(&f->json, key);
+	*out_value = rlx_json_text(&f->json, key + 1);
 	return true;
 }
