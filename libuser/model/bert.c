@@ -159,14 +159,10 @@ static const struct rlx_safetensor *find(const struct rlx_bert *b, const char *n
 {
 	char full[160];
 	const struct rlx_safetensor *t;
-	uint32_t i;
 
 	snprintf(full, sizeof(full), "%s%s", b->prefix, name);
 	t = rlx_safetensors_find(b->w->file, full);
-	for (i = 0; t && i < b->n_blob; i++)
-		if (rlx_safetensors_at(b->w->file, i) == t)
-			break;
-	*out_i = i;
+	*out_i = t ? (uint32_t)(t - rlx_safetensors_at(b->w->file, 0)) : b->n_blob;
 	return t;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* BERT encoders from a folder against a plain one in double; bad folders. */
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -301,6 +302,77 @@ TEST(bad_folders)
 	tb_text(dir, "model.safetensors", "rubbish");
 	refused(RLX_EPARSE, "model.safetensors");
 	tb_fini(&b);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* All tensors of a layer, of one element each. */
+static unsigned int name_layer(char (*name)[64], unsigned int layer)
+{
+	static const char *const part[] = {
+		"attention.self.query", "attention.self.key", "attention.self.value",
+		"attention.output.dense", "attention.output.LayerNorm", "intermediate.dense",
+		"output.dense", "output.LayerNorm",
+	};
+	unsigned int i;
+
+	for (i = 0; i < 16; i++)
+		snprintf(name[i], sizeof(name[i]), "encoder.layer.%u.%s.%s", layer, part[i / 2],
+			 i & 1 ? "bias" : "weight");
+	return i;
+}
+
+/* A folder of many small tensors is opened in about the time it takes to read their names. */
+TEST(many_layers)
+{
+	enum { LAYERS = 5000, N = LAYERS * 16 + 5 };
+	static const char *const first[] = {
+		"embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight",
+		"embeddings.token_type_embeddings.weight", "embeddings.LayerNorm.weight",
+		"embeddings.LayerNorm.bias",
+	};
+	const struct tb_size size = { 1, LAYERS, 1, 1, 1, 1, 1 };
+	struct rlx_safetensor *t = calloc(N, sizeof(*t));
+	char (*name)[64] = calloc(N, sizeof(*name)), path[256], config[512];
+	double begun, weights, all;
+	struct rlx_safetensors *f;
+	struct rlx_error err = { 0 };
+	struct rlx_bert *m;
+	unsigned int i, n;
+	float one = 1;
+
+	CHECK(mkdtemp(dir));
+	atexit(remove_dir);
+	for (n = 0; n < 5; n++)
+		snprintf(name[n], sizeof(name[n]), "%s", first[n]);
+	for (i = 0; i < LAYERS; i++)
+		n += name_layer(name + n, i);
+	for (i = 0; i < n; i++) {
+		bool flat = strstr(name[i], "bias") || strstr(name[i], "LayerNorm");
+
+		t[i] = (struct rlx_safetensor){ .name = name[i], .data = &one };
+		t[i].type = flat ? rlx_type(RLX_F32, 1) : rlx_type(RLX_F32, 1, 1);
+	}
+	tb_text(dir, "config.json", tb_config(&size, config, sizeof(config)));
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	CHECKF(!rlx_safetensors_write(path, t, n, NULL, &err), "%s", err.text);
+	begun = seconds();
+	CHECKF(!rlx_safetensors_open(path, &f, &err), "%s", err.text);
+	weights = seconds() - begun;
+	begun = seconds();
+	CHECKF(!rlx_bert_open(dir, &m, &err), "%s", err.text);
+	all = seconds() - begun;
+	CHECKF(all < 5 * weights + 0.5, "%g s, %g s for the weights", all, weights);
+	rlx_bert_put(m);
+	rlx_safetensors_close(f);
+	free(name);
+	free(t);
 }
 
 TEST(bad_shapes)

@@ -74,7 +74,7 @@ RLX_EXPORT void rlx_safetensors_close(struct rlx_safetensors *f);
 RLX_EXPORT uint32_t rlx_safetensors_count(const struct rlx_safetensors *f);
 
 /**
- * rlx_safetensors_at - tensor @i, in the order of their data.
+ * rlx_safetensors_at - tensor @i, in the order of their data; all are one array.
  * Context: any. Ownership: @f's. Return: NULL if @i is not below the count.
  */
 RLX_EXPORT const struct rlx_safetensor *
