@@ -134,7 +134,8 @@ static bool weights(struct insert *q, const struct rlx_type *type, const float *
 	o->w_scale = own(q->rw.g, o->n_scale == 1 ? rlx_scalar(RLX_F32) :
 			 rlx_type(RLX_F32, o->n_scale), s);
 	o->w = own(q->rw.g, wt, bytes);
-	o->scales = q->rw.g->err.status ? NULL : s;	/* lives with the constant */
+	/* the constant's: equal ones that were there before take the place of @s */
+	o->scales = rlx_quant_floats(q->rw.g, o->w_scale.id);
 	return true;
 }
 

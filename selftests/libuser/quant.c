@@ -378,6 +378,31 @@ TEST(a_bias_that_does_not_fit_is_added)
 	}
 }
 
+/*
+ * Of two convolutions by one weight the second finds the scales that the first made: its bias is in
+ * units of those, and becomes integers as the first's does.
+ */
+TEST(one_weight_twice_has_its_scales_twice)
+{
+	unsigned int i, biased = 0;
+	struct rlx_graph *q;
+	struct xy_net n;
+	rlx_value x = xy_begin(&n, rlx_type(RLX_F32, 2, 4, 6, 6)), w;
+
+	w = weight(&n, rlx_type(RLX_F32, 4, 4, 3, 3));
+	for (i = 0; i < 3; i++)
+		x = rlx_emit(n.g, conv, .x = x, .w = w, .pad = RLX_INTS(1, 1, 1, 1),
+			     .bias = weight(&n, rlx_type(RLX_F32, 4)));
+	xy_end(&n, x);
+	q = quantized(&n, NULL);
+	for (i = 0; i < q->n_node; i++)
+		biased += q->node[i].def->index == RLX_OP_qconv && q->node[i].in[2];
+	CHECK_EQ(biased, 3);
+	check_near(&n, q);
+	rlx_graph_put(q);
+	rlx_graph_put(n.g);
+}
+
 TEST(params_may_be_given_once)
 {
 	struct rlx_error err = { 0 };
