@@ -74,7 +74,7 @@ static bool same_node(const struct rlx_graph *a, const struct rlx_node *x,
 	uint32_t i;
 
 	if (x->def != y->def || x->n_in != y->n_in || x->n_out != y->n_out ||
-	    memcmp(x->in, y->in, x->n_in * sizeof(*x->in)) ||
+	    x->scope != y->scope || memcmp(x->in, y->in, x->n_in * sizeof(*x->in)) ||
 	    !rlx_args_equal(x->def, x->args, y->args))
 		return false;
 	for (i = 0; i < x->n_out; i++)

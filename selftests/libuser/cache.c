@@ -49,6 +49,39 @@ TEST(equal_graphs_share_a_program)
 	rlx_program_put(ref);
 }
 
+/* y = x x, rounded as the precision says or as written. */
+static struct rlx_program *in_scope(struct rlx_cache *c, uint32_t scope)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
+				      .precision = RLX_PRECISION_MIXED_BF16 };
+	struct rlx_graph *g = rlx_graph_new("scoped");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 3, 3));
+	struct rlx_program *p = NULL;
+
+	rlx_scope_begin(g, scope);
+	x = rlx_emit(g, matmul, .a = x, .b = x);
+	rlx_scope_end(g);
+	rlx_output(g, "y", x);
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECK_EQ(rlx_cache_compile(c, g, &o, &p, NULL), 0);
+	rlx_graph_put(g);
+	return p;
+}
+
+TEST(scopes_are_told_apart)
+{
+	struct rlx_cache *c = rlx_cache_new(0);
+	struct rlx_program *rounded = in_scope(c, 0), *written = in_scope(c, RLX_SCOPE_AS_WRITTEN);
+	struct rlx_program *again = in_scope(c, RLX_SCOPE_AS_WRITTEN);
+
+	CHECK(rounded != written);
+	CHECK(again == written);
+	rlx_cache_free(c);
+	rlx_program_put(rounded);
+	rlx_program_put(written);
+	rlx_program_put(again);
+}
+
 TEST(the_least_recently_used_goes)
 {
 	struct rlx_cache *c = rlx_cache_new(2);

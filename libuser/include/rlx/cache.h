@@ -24,10 +24,10 @@ RLX_EXPORT void rlx_cache_free(struct rlx_cache *c);
 /**
  * rlx_cache_compile - the program of an equal graph and equal options, or a new one.
  *
- * Graphs are equal if they have the same ops, attributes, types, names and
- * constants, whoever built them; the key is computed here and compared in full,
- * so that two graphs never share a program by accident. @opts->dump is not part of
- * it and is called only when the graph is compiled.
+ * Graphs are equal if they have the same ops, attributes, types, names, constants and
+ * scopes (rlx_scope_begin()), whoever built them; the key is computed here and compared
+ * in full, so that two graphs never share a program by accident. @opts->dump is not part
+ * of it and is called only when the graph is compiled.
  * Context: any thread, also at once: the second caller of one graph waits for the
  * first. Ownership and errors: as rlx_compile().
  */
