@@ -80,7 +80,7 @@ static bool would_overflow(const struct rlx_graph *g, uint32_t v)
 		return false;
 	x = rlx_blob_data(c->data);
 	count = rlx_type_count(&c->type);
-	for (i = 0; i < count && i < 65536; i++)
+	for (i = 0; i < count; i++)
 		if (isfinite(x[i]) && fabsf(x[i]) > 65504.0f)
 			return true;
 	return false;
@@ -92,11 +92,11 @@ static uint32_t narrowed(struct policy *p, uint32_t v)
 	struct rlx_graph *g = p->rw->g;
 	uint32_t to;
 
-	if (!v || g->val[v].type.dtype != RLX_F32 || would_overflow(g, v))
+	if (!v || g->val[v].type.dtype != RLX_F32)
 		return v;
 	if (v < p->n_cast && p->cast[v])
 		return p->cast[v];
-	to = rlx_emit(g, cast, .x = { v }, .to = p->small).id;
+	to = would_overflow(g, v) ? v : rlx_emit(g, cast, .x = { v }, .to = p->small).id;
 	if (v < p->n_cast)
 		p->cast[v] = to;
 	return to;

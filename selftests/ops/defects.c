@@ -40,6 +40,23 @@ EVERYWHERE(cross_entropy_refuses_negative_labels)
 	CHECK_EQ(rig_try(r), RLX_ERANGE);
 }
 
+/* A mask whose first 65536 numbers are small keeps those that 16 bits do not hold. */
+EVERYWHERE(a_mask_is_looked_at_to_its_end)
+{
+	enum { N = 66000 };
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, N), -1, 1), m;
+	float *mask = calloc(N, sizeof(*mask));
+
+	CHECK(mask);
+	mask[N - 1] = -3.4e38f;
+	m = rlx_constant(r->g, rlx_type(RLX_F32, N), mask);
+	free(mask);
+	r->precision = RLX_PRECISION_MIXED_BF16;
+	rig_output(r, rlx_emit(r->g, add, .a = x, .b = m));
+	rig_run(r);
+	rig_want(r, 0, N - 1, -3.4e38, 0.01);
+}
+
 /* Where nothing goes in and nothing comes out, no index is looked at, by anybody. */
 EVERYWHERE(indices_into_nothing)
 {
