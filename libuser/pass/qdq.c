@@ -181,7 +181,7 @@ static bool from_conv(struct qdq *q, const struct rlx_node *n)
 	    x.swapped || w.swapped || count(g, x.scale) != 1 || !is_constant(g, w.q) ||
 	    !is_constant(g, x.scale) || !is_constant(g, w.scale) ||
 	    (x.zp && !is_constant(g, x.zp)) || (w.zp && !is_constant(g, w.zp)) ||
-	    rlx_type_count(tw) / tw->dim[0] > RLX_QUANT_TERMS)
+	    !tw->dim[0] || rlx_type_count(tw) / tw->dim[0] > RLX_QUANT_TERMS)
 		return false;
 	a = (struct rlx_op_qconv){
 		.x = bytes_of(q, &x, 0), .w = bytes_of(q, &w, 0),

@@ -393,6 +393,26 @@ TEST(what_stays_in_floats)
 }
 
 /* A sum of so many products of bytes would wrap. */
+/* Of no channels nothing is summed. */
+TEST(a_convolution_to_no_channels)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	struct rlx_graph *g = rlx_graph_new("none");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_U8, 1, 3, 4, 4)), w, s;
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	s = rlx_scalar_const(g, RLX_F32, 0.5);
+	w = rlx_constant(g, rlx_type(RLX_I8, 0, 3, 1, 1), NULL);
+	x = rlx_emit(g, conv, .x = rlx_emit(g, dequantize, .x = x, .scale = s),
+		     .w = rlx_emit(g, dequantize, .x = w, .scale = s));
+	rlx_output(g, "y", x);
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
 TEST(sums_do_not_wrap)
 {
 	enum { K = 40000 };
