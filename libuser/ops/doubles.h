@@ -19,4 +19,10 @@ static inline size_t op_doubles(int64_t a, int64_t b, int64_t c)
 	       SIZE_MAX : (size_t)bytes;
 }
 
+/* The sum of two such counts, of which none is known to be counted. */
+static inline size_t op_bytes_add(size_t a, size_t b)
+{
+	return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Eigenvalues and eigenvectors of symmetric matrices. */
 #include "ops/batch.h"
+#include "ops/doubles.h"
 #include "ops/linalg.h"
 
 /*
@@ -32,9 +33,9 @@ static enum rlx_status eigh_infer(struct rlx_infer *q)
 
 static size_t eigh_scratch(const struct rlx_infer *q)
 {
-	size_t n = (size_t)q->in[0]->dim[q->in[0]->rank - 1];
+	int64_t n = q->in[0]->dim[q->in[0]->rank - 1];
 
-	return (2 * n * n + n + 1) * sizeof(double);
+	return op_bytes_add(op_doubles(n, n, n), op_doubles(n, n, 1));
 }
 
 static enum rlx_status eigh_eval(struct rlx_eval *q)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Systems of linear equations. */
 #include "ops/batch.h"
+#include "ops/doubles.h"
 #include "ops/linalg.h"
 
 /*
@@ -26,9 +27,9 @@ static enum rlx_status solve_infer(struct rlx_infer *q)
 
 static size_t solve_scratch(const struct rlx_infer *q)
 {
-	size_t n = (size_t)q->in[0]->dim[q->in[0]->rank - 1];
+	int64_t n = q->in[0]->dim[q->in[0]->rank - 1];
 
-	return (n * n + 2 * n + 1) * sizeof(double);
+	return op_bytes_add(op_doubles(n, n, n), op_doubles(n, 1, 1));
 }
 
 static enum rlx_status solve_eval(struct rlx_eval *q)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Singular values and vectors of matrices. */
 #include "ops/batch.h"
+#include "ops/doubles.h"
 #include "ops/linalg.h"
 
 /*
@@ -40,10 +41,10 @@ static enum rlx_status svd_infer(struct rlx_infer *q)
 
 static size_t svd_scratch(const struct rlx_infer *q)
 {
-	size_t m = (size_t)q->in[0]->dim[q->in[0]->rank - 2];
-	size_t n = (size_t)q->in[0]->dim[q->in[0]->rank - 1], k = m < n ? m : n;
+	int64_t m = q->in[0]->dim[q->in[0]->rank - 2];
+	int64_t n = q->in[0]->dim[q->in[0]->rank - 1], k = m < n ? m : n;
 
-	return (m * n + k * k + k + 1) * sizeof(double);
+	return op_bytes_add(op_doubles(m, n, k), op_doubles(k, k, 1));
 }
 
 /* Rows a, b become orthogonal; false if they were. */

@@ -45,6 +45,36 @@ TEST(qr_of_a_long_column)
 	}
 }
 
+static rlx_value square(struct rlx_graph *g, int64_t n)
+{
+	return rlx_input(g, "x", rlx_type(RLX_F32, n, n));
+}
+
+/* What "ref" sets aside for matrices that no memory stands for is no few bytes. */
+TEST(matrices_beyond_all_memory)
+{
+	const int64_t n = (int64_t)1 << 30, most = 1518500249;	/* its square in f32: 2^63 */
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "ref" };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g;
+	rlx_value y;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		g = rlx_graph_new("far");
+		y = !i ? rlx_emit(g, svd, .x = square(g, n)) :
+		    i == 1 ? rlx_emit(g, eigh, .x = square(g, n)) :
+		    rlx_emit(g, solve, .a = square(g, most),
+			     .b = rlx_input(g, "b", rlx_type(RLX_F32, most, 1)));
+		rlx_output(g, "y", y);
+		CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+		CHECKF(rlx_compile(g, &o, &p, &err) == RLX_ENOMEM, "op %d: %s", i, err.text);
+		rlx_program_put(p);
+		rlx_graph_put(g);
+	}
+}
+
 /* Strides that nothing is a stride away at: pixels are few, what lies between them is not. */
 EVERYWHERE(conv_transpose_by_far_strides)
 {
