@@ -77,17 +77,26 @@ static void add_costs(struct rlx_program *p)
 	}
 }
 
+/* @bytes more, or what no arena has. */
+static void add_bytes(uint64_t *n, uint64_t bytes)
+{
+	if (__builtin_add_overflow(*n, bytes, n) || *n > INT64_MAX)
+		*n = INT64_MAX;
+}
+
 /* Each tensor at a multiple of 64, wherever the arena begins to be free. */
 static uint64_t session_bytes(const struct rlx_program *p)
 {
-	uint64_t n = rlx_align64(p->code->work_bytes) + 4096;
+	uint64_t n = 4096;
 	unsigned int i;
 	int io;
 
+	add_bytes(&n, p->code->work_bytes);
+	add_bytes(&n, 63);
 	for (io = RLX_IO_INPUT; io <= RLX_IO_STATE; io++)
 		for (i = 0; io != RLX_IO_PARAM && i < rlx_program_io_count(p, io); i++)
-			n += rlx_align64((uint64_t)rlx_type_bytes(
-					rlx_program_io_type(p, io, i)) + 64);
+			add_bytes(&n, rlx_align64((uint64_t)rlx_type_bytes(
+					rlx_program_io_type(p, io, i)) + 64));
 	return n;
 }
 

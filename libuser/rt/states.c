@@ -31,6 +31,7 @@ static enum rlx_status list_states(struct rlx_states *s, const struct rlx_progra
 				   uint64_t *bytes, struct rlx_error *err)
 {
 	unsigned int i;
+	uint64_t size;
 
 	*bytes = 0;
 	for (i = 0; i < s->n; i++) {
@@ -39,7 +40,9 @@ static enum rlx_status list_states(struct rlx_states *s, const struct rlx_progra
 		s->e[i].offset = *bytes;
 		if (!s->e[i].name)
 			return no_memory(err);
-		*bytes += rlx_align64((uint64_t)rlx_type_bytes(&s->e[i].type) + 1);
+		size = rlx_align64((uint64_t)rlx_type_bytes(&s->e[i].type) + 1);
+		if (__builtin_add_overflow(*bytes, size, bytes) || *bytes > INT64_MAX)
+			return no_memory(err);
 	}
 	return RLX_OK;
 }

@@ -181,6 +181,33 @@ TEST(no_memory)
 	CHECK(rlx_oom_sweep(whole_life, NULL) > 50);
 }
 
+/* States that wrap to a few bytes together are no memory, nor is a session's arena for them. */
+TEST(states_without_number)
+{
+	struct rlx_graph *g = rlx_graph_new("far");
+	struct rlx_states *states = NULL;
+	struct rlx_program *p = NULL;
+	struct rlx_program_info info;
+	rlx_value w[4];
+	char name[8];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "w%d", i);
+		w[i] = rlx_state(g, name, rlx_type(RLX_F32, (int64_t)1 << 60));
+	}
+	rlx_output(g, "y", rlx_emit(g, slice, .x = w[0], .axes = RLX_INTS(0), .starts = RLX_INTS(5),
+				    .ends = RLX_INTS(6)));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECK_EQ(rlx_compile(g, NULL, &p, NULL), 0);
+	rlx_program_info(p, &info);
+	CHECK(info.session_bytes >= (uint64_t)1 << 62);
+	CHECK_EQ(rlx_states_new(p, NULL, &states, NULL), RLX_ENOMEM);
+	rlx_states_put(states);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
 TEST(r005_clone)
 {
 	state_case_clone("cpu");
