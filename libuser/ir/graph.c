@@ -69,6 +69,7 @@ void rlx_graph_put(struct rlx_graph *g)
 	for (i = 0; i < 3; i++)
 		rlx_free(g->io[i].e);
 	rlx_map_fini(&g->names);
+	rlx_map_fini(&g->outputs);
 	rlx_dims_fini(g->dims);
 	rlx_free(g->node);
 	rlx_free(g->val);
@@ -546,16 +547,23 @@ rlx_value rlx_state_at(struct rlx_graph *g, const char *name,
 	return leaf_new(g, RLX_IO_STATE, name, type, file, line);
 }
 
-/* 1 + the index of the input that is state @name[0..n), or 0. */
+/* 1 + the index of the input that is state @name[0..n), or 0. Inputs are in the order of values. */
 static uint32_t state_index(const struct rlx_graph *g, const char *name, size_t n)
 {
-	const struct rlx_named_list *l = &g->io[RLX_IO_INPUT];
-	uint32_t i;
+	const struct rlx_named *e = g->io[RLX_IO_INPUT].e;
+	uint32_t lo = 0, hi = g->io[RLX_IO_INPUT].n, mid;
+	uint64_t v;
 
-	for (i = 0; g->n_state && i < l->n; i++)
-		if (l->e[i].state && strlen(l->e[i].name) == n && !memcmp(l->e[i].name, name, n))
-			return i + 1;
-	return 0;
+	if (!g->n_state || !rlx_map_get(&g->names, name, n, &v))
+		return 0;
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (e[mid].v.id < v)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < g->io[RLX_IO_INPUT].n && e[lo].v.id == v && e[lo].state ? lo + 1 : 0;
 }
 
 /* The state whose next value an output of this name is, as 1 + its index; 0: of none. */
@@ -677,15 +685,47 @@ static bool next_fits(struct rlx_graph *g, uint32_t input, rlx_value v)
 	return false;
 }
 
+enum { FEW_OUTPUTS = 16 };
+
+/* Where output @name is in the list; UINT32_MAX: there is none. */
+static uint32_t output_index(const struct rlx_graph *g, const char *name)
+{
+	const struct rlx_named_list *l = &g->io[RLX_IO_OUTPUT];
+	uint64_t at;
+	uint32_t i;
+
+	if (l->n > FEW_OUTPUTS)
+		return rlx_map_get(&g->outputs, name, strlen(name), &at) ? (uint32_t)at :
+									  UINT32_MAX;
+	for (i = 0; i < l->n; i++)
+		if (!strcmp(l->e[i].name, name))
+			return i;
+	return UINT32_MAX;
+}
+
+/* Append an output whose name is none of those there are. False: out of memory. */
+static bool add_output(struct rlx_graph *g, struct rlx_named e)
+{
+	struct rlx_named_list *l = &g->io[RLX_IO_OUTPUT];
+	uint32_t i = l->n == FEW_OUTPUTS ? 0 : l->n;
+
+	if (!rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e)))
+		return false;
+	l->e[l->n] = e;
+	for (; l->n >= FEW_OUTPUTS && i <= l->n; i++)
+		if (!rlx_map_put(&g->outputs, l->e[i].name, strlen(l->e[i].name), i))
+			return false;
+	l->n++;
+	return true;
+}
+
 void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
 		   const char *file, unsigned int line)
 {
-	struct rlx_named_list *l;
-	uint32_t i, state;
+	uint32_t state;
 
 	if (!g || g->err.status)
 		return;
-	l = &g->io[RLX_IO_OUTPUT];
 	if (!name || !*name || !v.id || v.id >= g->n_val || g->finished) {
 		rlx_error_set(&g->err, RLX_EINVAL, file, line,
 			      "output '%s': %s", name ? name : "(null)",
@@ -693,12 +733,11 @@ void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
 			      "a name and a value of this graph are needed");
 		return;
 	}
-	for (i = 0; i < l->n; i++)
-		if (!strcmp(l->e[i].name, name)) {
-			rlx_error_set(&g->err, RLX_EEXIST, file, line,
-				      "graph '%s': output '%s' exists", g->name, name);
-			return;
-		}
+	if (output_index(g, name) != UINT32_MAX) {
+		rlx_error_set(&g->err, RLX_EEXIST, file, line,
+			      "graph '%s': output '%s' exists", g->name, name);
+		return;
+	}
 	state = next_of(g, name);
 	if (state && !next_fits(g, state - 1, v)) {
 		g->err.file = file;
@@ -706,11 +745,8 @@ void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
 		return;
 	}
 	name = rlx_bump_str(&g->bump, name, strlen(name));
-	if (!name || !rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e))) {
+	if (!name || !add_output(g, (struct rlx_named){ name, v, state }))
 		out_of_memory(g, file, line);
-		return;
-	}
-	l->e[l->n++] = (struct rlx_named){ name, v, state };
 }
 
 rlx_value rlx_out(const struct rlx_graph *g, rlx_value v, unsigned int i)
@@ -783,10 +819,11 @@ rlx_value rlx_graph_io_find(const struct rlx_graph *g, enum rlx_io io, const cha
 
 	if (!g || !name || (unsigned int)io > RLX_IO_STATE)
 		return RLX_NONE;
-	for (i = 0; io == RLX_IO_OUTPUT && i < g->io[io].n; i++)
-		if (!g->io[io].e[i].state && !strcmp(g->io[io].e[i].name, name))
-			return g->io[io].e[i].v;
-	if (io == RLX_IO_OUTPUT || !rlx_map_get(&g->names, name, strlen(name), &v))
+	if (io == RLX_IO_OUTPUT) {
+		i = output_index(g, name);
+		return i == UINT32_MAX || g->io[io].e[i].state ? RLX_NONE : g->io[io].e[i].v;
+	}
+	if (!rlx_map_get(&g->names, name, strlen(name), &v))
 		return RLX_NONE;
 	n = rlx_node_of(g, (uint32_t)v);
 	a = n->args;

@@ -59,6 +59,7 @@ struct rlx_graph {
 	uint32_t		 n_val, cap_val;
 	struct rlx_named_list	 io[3];	/* by enum rlx_io; states are inputs */
 	struct rlx_map		 names;	/* inputs and params */
+	struct rlx_map		 outputs;	/* their places, once there are more than a few */
 	uint32_t		 n_state;
 	uint32_t		 scope, n_scope, last_scope;	/* of what is emitted now */
 	uint32_t		 outer_scope[32];

@@ -10,11 +10,15 @@
 
 rlx_pass_fn rlx_pass_cse, rlx_pass_cse_again;
 
-/* Open-addressed table of nodes of the new graph, by hash. */
+/*
+ * Open-addressed table of nodes of the new graph, by hash. @more: of the old graph, those that make
+ * more outputs, in their order by a hash of op and inputs: 1 + the first, 1 + the next ones.
+ */
 struct table {
 	uint32_t	*slot;		/* node + 1 */
 	uint64_t	*hash;
 	uint32_t	 mask;
+	uint32_t	*more, *next;
 };
 
 static uint64_t node_hash(const struct rlx_rewrite *rw, const struct rlx_node *n)
@@ -63,8 +67,27 @@ static bool makes_more(const struct rlx_node *n)
 	return *(const bool *)((const uint8_t *)n->args + n->def->impl->more);
 }
 
+static uint32_t more_place(const struct table *t, const struct rlx_node *n)
+{
+	return (uint32_t)rlx_hash_bytes(n->in, n->n_in * sizeof(*n->in), n->def->index) & t->mask;
+}
+
+static void list_more(const struct rlx_rewrite *rw, struct table *t)
+{
+	const struct rlx_node *node = rw->old->node;
+	uint32_t n, *first;
+
+	for (n = rw->old->n_node; n-- > 0;) {
+		if (!rw->live[n] || !node[n].def->impl->more || !makes_more(&node[n]))
+			continue;
+		first = &t->more[more_place(t, &node[n])];
+		t->next[n] = *first;
+		*first = n + 1;
+	}
+}
+
 /* Node @n, or what it is to be: a later node of its inputs and attributes makes more outputs. */
-static struct rlx_node as_made(struct rlx_rewrite *rw, uint32_t n)
+static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, uint32_t n)
 {
 	const struct rlx_graph *g = rw->old;
 	struct rlx_node node = g->node[n];
@@ -73,11 +96,11 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, uint32_t n)
 
 	if (!node.def->impl->more || makes_more(&node))
 		return node;
-	for (k = n + 1; k < g->n_node && !rw->g->err.status; k++) {
-		const struct rlx_node *o = &g->node[k];
+	for (k = t->more[more_place(t, &node)]; k && !rw->g->err.status; k = t->next[k - 1]) {
+		const struct rlx_node *o = &g->node[k - 1];
 
-		if (o->def != node.def || !rw->live[k] || o->scope != node.scope ||
-		    o->n_in != node.n_in || !makes_more(o) ||
+		if (k - 1 < n || o->def != node.def || o->scope != node.scope ||
+		    o->n_in != node.n_in ||
 		    memcmp(o->in, node.in, node.n_in * sizeof(*node.in)))
 			continue;
 		more = more ? more : with_more(rw, &node);
@@ -91,7 +114,7 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, uint32_t n)
 
 static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 {
-	const struct rlx_node made = as_made(rw, n), *node = &made;
+	const struct rlx_node made = as_made(rw, t, n), *node = &made;
 	uint64_t h = node_hash(rw, node);
 	uint32_t i = (uint32_t)h & t->mask, k;
 
@@ -109,34 +132,51 @@ static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 	t->hash[i] = h;
 }
 
+static bool table_init(struct table *t, const struct rlx_graph *g)
+{
+	*t = (struct table){ .mask = 15 };
+	while (t->mask < g->n_node * 2)
+		t->mask = t->mask * 2 + 1;
+	t->slot = rlx_calloc(t->mask + 1ul, sizeof(*t->slot));
+	t->hash = rlx_calloc(t->mask + 1ul, sizeof(*t->hash));
+	t->more = rlx_calloc(t->mask + 1ul, sizeof(*t->more));
+	t->next = rlx_calloc(g->n_node + 1ul, sizeof(*t->next));
+	return t->slot && t->hash && t->more && t->next;
+}
+
+static void table_fini(struct table *t)
+{
+	rlx_free(t->slot);
+	rlx_free(t->hash);
+	rlx_free(t->more);
+	rlx_free(t->next);
+}
+
 enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			     struct rlx_graph **out)
 {
-	struct table t = { .mask = 15 };
+	struct table t;
 	struct rlx_rewrite rw;
 	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
 	uint32_t n;
 
 	if (st)
 		return st;
-	while (t.mask < g->n_node * 2)
-		t.mask = t.mask * 2 + 1;
-	t.slot = rlx_calloc(t.mask + 1ul, sizeof(*t.slot));
-	t.hash = rlx_calloc(t.mask + 1ul, sizeof(*t.hash));
-	for (n = 0; n < g->n_node; n++) {
+	if (table_init(&t, g))
+		list_more(&rw, &t);
+	else
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "cse: out of memory");
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n))
 			continue;
-		if (!t.slot || !t.hash || g->node[n].def->traits & RLX_T_IMPURE ||
+		if (g->node[n].def->traits & RLX_T_IMPURE ||
 		    g->node[n].def->index == RLX_OP_input ||
 		    g->node[n].def->index == RLX_OP_param)
 			rlx_rewrite_copy(&rw, n);
 		else
 			merge_or_copy(&rw, &t, n);
 	}
-	if (!t.slot || !t.hash)
-		rlx_fail(&rw.g->err, RLX_ENOMEM, "cse: out of memory");
-	rlx_free(t.slot);
-	rlx_free(t.hash);
+	table_fini(&t);
 	return rlx_rewrite_end(&rw, out);
 }
 

@@ -24,7 +24,7 @@ struct grower {
 	const struct rlx_rewrite *rw;
 	uint32_t		*region;	/* per node: root + 1; 0: none */
 	bool			*kept;		/* per value: other than pointwise ops read it */
-	bool			*is_output;	/* per node: the graph has its first value as one */
+	uint32_t		*updates;	/* per node: next values of states that are its first */
 	const struct rlx_repeats *repeats;	/* the target's */
 	uint32_t		 member[MAX_NODES];
 	uint32_t		 n_member;
@@ -101,17 +101,6 @@ static uint32_t count_inside(const struct grower *gr, uint32_t node)
 	return inside;
 }
 
-/* As how many next values of states the graph has what @node makes. */
-static uint32_t count_updates(const struct grower *gr, uint32_t node)
-{
-	const struct rlx_named_list *l = &gr->g->io[RLX_IO_OUTPUT];
-	uint32_t n = 0, k;
-
-	for (k = 0; k < l->n && gr->is_output[node]; k++)
-		n += l->e[k].v.id == gr->g->node[node].out && l->e[k].state;
-	return n;
-}
-
 /*
  * May what @node makes be a result beside the one of @root, with @outside readers that are no
  * members? Only where both are next values of states, and nothing else reads it but through the
@@ -120,8 +109,7 @@ static uint32_t count_updates(const struct grower *gr, uint32_t node)
  */
 static bool is_result(const struct grower *gr, uint32_t node, uint32_t root, uint32_t outside)
 {
-	return gr->n_out < MAX_OUTPUTS && count_updates(gr, root) &&
-	       count_updates(gr, node) == outside;
+	return gr->n_out < MAX_OUTPUTS && gr->updates[root] && gr->updates[node] == outside;
 }
 
 static bool is_immediate(const struct rlx_graph *g, uint32_t v)
@@ -397,7 +385,9 @@ static void mark_kept(struct grower *gr)
 
 	for (k = 0; k < g->io[RLX_IO_OUTPUT].n; k++) {
 		n = g->io[RLX_IO_OUTPUT].e[k].v.id;
-		gr->kept[n] = gr->is_output[g->val[n].node] = true;
+		gr->kept[n] = true;
+		if (g->io[RLX_IO_OUTPUT].e[k].state && !g->val[n].index)
+			gr->updates[g->val[n].node]++;
 	}
 	for (n = 0; n < g->n_node; n++)
 		for (k = 0; k < g->node[n].n_in && gr->rw->live[n]; k++)
@@ -421,8 +411,8 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	l.body = rlx_calloc(g->n_node + 1, sizeof(*l.body));
 	l.inputs = rlx_calloc(g->n_node + 1, sizeof(*l.inputs));
 	gr.kept = rlx_calloc(g->n_val, sizeof(*gr.kept));
-	gr.is_output = rlx_calloc(g->n_node + 1, sizeof(*gr.is_output));
-	if (!gr.region || !l.body || !l.inputs || !gr.kept || !gr.is_output)
+	gr.updates = rlx_calloc(g->n_node + 1, sizeof(*gr.updates));
+	if (!gr.region || !l.body || !l.inputs || !gr.kept || !gr.updates)
 		st = rlx_fail(c->err, RLX_ENOMEM, "region: out of memory");
 	if (!st) {
 		mark_kept(&gr);
@@ -443,6 +433,6 @@ enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	rlx_free(l.body);
 	rlx_free(l.inputs);
 	rlx_free(gr.kept);
-	rlx_free(gr.is_output);
+	rlx_free(gr.updates);
 	return st ? st : end;
 }

@@ -177,29 +177,59 @@ static bool has_inputs(const struct planner *pl, uint32_t n)
 	return true;
 }
 
+/*
+ * What late nodes wait for. @reads: of a value, by late nodes; @update: of a node, 1 + the first
+ * output that is the next value of a state and of its making, @next: 1 + the one behind that.
+ */
+struct late {
+	uint32_t	*reads, *update, *next;
+};
+
 /* Is nothing left, but it, that reads a state that it replaces? */
-static bool may_replace(const struct planner *pl, uint32_t n, uint32_t *reads)
+static bool may_replace(const struct planner *pl, uint32_t n, const struct late *late)
 {
 	const struct rlx_named_list *l = &pl->g->io[RLX_IO_OUTPUT];
 	uint32_t i, k, others = 0;
 
-	count_reads(pl, n, reads, -1);	/* its own are no obstacle */
-	for (i = 0; i < l->n && !others; i++) {
-		if (!l->e[i].state || maker(pl->g, l->e[i].v.id) != n)
-			continue;
-		k = pl->g->io[RLX_IO_INPUT].e[l->e[i].state - 1].v.id;
-		others = reads[k];
+	count_reads(pl, n, late->reads, -1);	/* its own are no obstacle */
+	for (i = late->update[n]; i && !others; i = late->next[i - 1]) {
+		k = pl->g->io[RLX_IO_INPUT].e[l->e[i - 1].state - 1].v.id;
+		others = late->reads[k];
 	}
-	count_reads(pl, n, reads, 1);
+	count_reads(pl, n, late->reads, 1);
 	return !others;
 }
 
 /* Emit late node @n: it is late no more. */
-static void emit_late(struct planner *pl, uint32_t n, uint32_t *reads)
+static void emit_late(struct planner *pl, uint32_t n, const struct late *late)
 {
 	add_step(pl, n);
-	count_reads(pl, n, reads, -1);
+	count_reads(pl, n, late->reads, -1);
 	pl->late[n] = false;
+}
+
+/* False: out of memory. */
+static bool find_late(const struct planner *pl, struct late *late)
+{
+	const struct rlx_named_list *l = &pl->g->io[RLX_IO_OUTPUT];
+	uint32_t n, i;
+
+	late->reads = rlx_calloc(pl->g->n_val, sizeof(*late->reads));
+	late->update = rlx_calloc((size_t)pl->g->n_node + 1, sizeof(*late->update));
+	late->next = rlx_calloc((size_t)l->n + 1, sizeof(*late->next));
+	if (!late->reads || !late->update || !late->next)
+		return false;
+	for (n = 0; n < pl->g->n_node; n++)
+		if (pl->late[n])
+			count_reads(pl, n, late->reads, 1);
+	for (i = l->n; i-- > 0;) {
+		if (!l->e[i].state)
+			continue;
+		n = maker(pl->g, l->e[i].v.id);
+		late->next[i] = late->update[n];
+		late->update[n] = i + 1;
+	}
+	return true;
 }
 
 /*
@@ -209,31 +239,32 @@ static void emit_late(struct planner *pl, uint32_t n, uint32_t *reads)
 static void list_late(struct planner *pl)
 {
 	const struct rlx_graph *g = pl->g;
-	uint32_t *reads = rlx_calloc(g->n_val, sizeof(*reads)), n, first;
+	struct late late = { 0 };
+	uint32_t n, first;
 	bool moved;
 
-	if (!reads) {
+	if (!find_late(pl, &late)) {
 		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
-		return;
+		goto out_free;
 	}
-	for (n = 0; n < g->n_node; n++)
-		if (pl->late[n])
-			count_reads(pl, n, reads, 1);
 	do {
 		for (n = 0, moved = false, first = g->n_node; n < g->n_node; n++) {
 			if (!pl->late[n] || !has_inputs(pl, n))
 				continue;
-			if (may_replace(pl, n, reads)) {
-				emit_late(pl, n, reads);
+			if (may_replace(pl, n, &late)) {
+				emit_late(pl, n, &late);
 				moved = true;
 			} else if (first == g->n_node) {
 				first = n;
 			}
 		}
 		if (!moved && first < g->n_node)
-			emit_late(pl, first, reads);
+			emit_late(pl, first, &late);
 	} while ((moved || first < g->n_node) && !pl->err->status);
-	rlx_free(reads);
+out_free:
+	rlx_free(late.reads);
+	rlx_free(late.update);
+	rlx_free(late.next);
 }
 
 /* Append a step that copies @from to a new value, whose place is given; 0: no memory. */
@@ -384,31 +415,29 @@ static void share(struct rlx_plan *p, uint32_t v, uint32_t with)
 		p->val[root].last = p->val[v].last;
 }
 
-/* Is @v stored where a state's next value is? Then that is the state's place, and no other. */
-static bool is_next(const struct rlx_plan *p, uint32_t v)
+/*
+ * In order: views join their input's storage, then in-place ops theirs. Where a state's next value
+ * is stored is the state's place, and no other. False: out of memory.
+ */
+static bool find_aliases(struct rlx_plan *p)
 {
-	uint32_t i;
-
-	for (i = 0; p->n_state && i < p->n_io[RLX_IO_OUTPUT]; i++)
-		if (p->io[RLX_IO_OUTPUT][i].state && root_of(p, p->io[RLX_IO_OUTPUT][i].val) == v)
-			return true;
-	return false;
-}
-
-/* In order: views join their input's storage, then in-place ops theirs. */
-static void find_aliases(struct rlx_plan *p)
-{
+	bool *next = rlx_calloc(p->n_val, sizeof(*next));
 	uint32_t s, k, last_in;
 
+	if (!next)
+		return false;
 	/* views first, so that a root's life covers all its views */
 	for (s = 0; s < p->n_step; s++)
 		if (p->step[s].def && p->step[s].def->traits & RLX_T_VIEW)
 			share(p, p->step[s].out[0], p->step[s].in[0]);
+	for (k = 0; k < p->n_io[RLX_IO_OUTPUT]; k++)	/* a root that joins no other's */
+		if (p->io[RLX_IO_OUTPUT][k].state)
+			next[root_of(p, p->io[RLX_IO_OUTPUT][k].val)] = true;
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_op_def *def = p->step[s].def;
 
 		if (!def || !(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW ||
-		    is_next(p, p->step[s].out[0]))
+		    next[p->step[s].out[0]])
 			continue;
 		last_in = def->traits & RLX_T_ELEMENTWISE ? p->step[s].n_in : 1;
 		for (k = 0; k < last_in && k < p->step[s].n_in; k++)
@@ -417,6 +446,8 @@ static void find_aliases(struct rlx_plan *p)
 				break;
 			}
 	}
+	rlx_free(next);
+	return true;
 }
 
 /* What steps make and nobody else has a place for. */
@@ -686,7 +717,10 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 		goto out_free;
 	}
 	find_lives(p);
-	find_aliases(p);
+	if (!find_aliases(p)) {
+		rlx_fail(err, RLX_ENOMEM, "plan of '%s': out of memory", g->name);
+		goto out_free;
+	}
 	st = place_outputs(&pl);
 	find_replaced(p);
 	list_work(p);

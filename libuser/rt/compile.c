@@ -93,10 +93,11 @@ static uint64_t session_bytes(const struct rlx_program *p)
 
 	add_bytes(&n, p->code->work_bytes);
 	add_bytes(&n, 63);
-	for (io = RLX_IO_INPUT; io <= RLX_IO_STATE; io++)
-		for (i = 0; io != RLX_IO_PARAM && i < rlx_program_io_count(p, io); i++)
-			add_bytes(&n, rlx_align64((uint64_t)rlx_type_bytes(
-					rlx_program_io_type(p, io, i)) + 64));
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT - RLX_IO_INPUT)
+		for (i = 0; i < p->plan->n_io[io]; i++)
+			if (io == RLX_IO_INPUT || !p->plan->io[io][i].state)
+				add_bytes(&n, rlx_align64(rlx_plan_bytes(p->plan,
+						p->plan->io[io][i].val) + 64));
 	return n;
 }
 

@@ -454,6 +454,39 @@ static struct rlx_graph *wide(int n)
 	return g;
 }
 
+/* States that are added to, and outputs of the sums. */
+static struct rlx_graph *states(int n)
+{
+	struct rlx_graph *g = rlx_graph_new("states");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 4)), s, y;
+	char name[16];
+	int i;
+
+	for (i = 0; i < n / 2; i++) {
+		snprintf(name, sizeof(name), "s%d", i);
+		s = rlx_state(g, name, rlx_type(RLX_F32, 4));
+		y = rlx_emit(g, add, .a = s, .b = x);
+		rlx_state_next(g, s, y);
+		rlx_output(g, name, rlx_emit(g, cumsum, .x = y, .axis = 0));
+	}
+	return g;
+}
+
+/* Normalized over and over: one with more outputs would do for one with fewer. */
+static struct rlx_graph *norms(int n)
+{
+	struct rlx_graph *g = rlx_graph_new("norms");
+	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F32, 4));
+	rlx_value y = rlx_input(g, "x", rlx_type(RLX_F32, 2, 4));
+	int i;
+
+	for (i = 0; i < 3 * n; i++)
+		y = rlx_emit(g, layer_norm, .x = y, .gamma = w, .beta = w, .axis = -1,
+			     .eps = 1e-5f);
+	rlx_output(g, "y", y);
+	return g;
+}
+
 static double best_ms(struct rlx_graph *(*make)(int n), int n)
 {
 	struct rlx_graph *g = make(n);
@@ -498,6 +531,49 @@ TEST(a_chain_plans_in_linear_time)
 TEST(a_wide_graph_plans_in_linear_time)
 {
 	check_scaling("wide", wide);
+}
+
+static double compile_ms(struct rlx_graph *(*make)(int n), int n)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1 };
+	double best = 1e9, ms;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		struct rlx_graph *g = make(n);
+		struct rlx_program *p = NULL;
+		struct rlx_error err = { 0 };
+
+		CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+		ms = cpu_time();
+		CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+		ms = 1e3 * (cpu_time() - ms);
+		rlx_program_put(p);
+		rlx_graph_put(g);
+		best = ms < best ? ms : best;
+	}
+	return best;
+}
+
+static void check_compile(const char *what, struct rlx_graph *(*make)(int n))
+{
+	double small, large;
+
+	setenv("RLX_DEBUG", "", 1);
+	small = compile_ms(make, 2000);
+	large = compile_ms(make, 8000);
+	printf("# %s: 2000 compiled in %.2f ms, 8000 in %.2f ms\n", what, small, large);
+	CHECKF(large < 8 * small + 0.5, "%s: %.2f ms for 2000, %.2f for 8000", what, small, large);
+}
+
+TEST(many_states_compile_in_linear_time)
+{
+	check_compile("states", states);
+}
+
+TEST(many_norms_compile_in_linear_time)
+{
+	check_compile("norms", norms);
 }
 
 TEST_MAIN()
