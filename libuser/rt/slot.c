@@ -411,8 +411,12 @@ void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	slot->device = false;
 	slot->buf = slot->own;
 	s->ready = false;
-	if (!slot->own.arena)
+	if (!slot->own.arena) {		/* nor written to */
+		s->ptr[io][i] = NULL;
+		s->exec->at[io][i] = 0;
+		s->arenas[io][i] = NULL;
 		return;
+	}
 	rlx_arena_get(slot->buf.arena);
 	rlx_slot_apply(s, io, i);
 }

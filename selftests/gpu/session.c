@@ -89,6 +89,45 @@ TEST(a_state_that_the_host_reads)
 	free(v);
 }
 
+/* What the device keeps is brought to no buffer that was unbound: it is the caller's again. */
+TEST(a_kept_output_that_is_unbound)
+{
+	enum { N = 40000 };
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	struct rlx_graph *g = rlx_graph_new("unbound");
+	rlx_value state = rlx_input(g, "state", t), x = rlx_input(g, "x", t);
+	struct rlx_arena_opts o = { .size = 4 * N };
+	float *v = calloc(N, sizeof(*v)), *mine;
+	struct rlx_arena *arena;
+	struct rlx_session *s;
+	int i;
+
+	rlx_output(g, "next", rlx_emit(g, add, .a = state, .b = x));
+	s = rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "state", t, v), 0);
+	v[N - 1] = 3;
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, v), 0);
+	CHECK_EQ(rlx_arena_new(&o, &arena, NULL), 0);
+	mine = rlx_arena_base(arena);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "next", rlx_buf_whole(arena)), 0);
+	CHECK_EQ(rlx_session_feed(s, "next", "state"), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(rlx_session_unbind(s), 0);
+	memset(mine, 0, o.size);
+	CHECK(!rlx_session_bound(s, RLX_IO_OUTPUT, "next").arena);
+	CHECK(mine[N - 1] == 0);
+	for (i = 2; i < 4; i++) {
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_INPUT, "state", t, v), 0);
+		CHECK_EQ(v[N - 1], 3 * i);
+	}
+	CHECK(mine[N - 1] == 0);
+	rlx_session_free(s);
+	rlx_arena_put(arena);
+	free(v);
+}
+
 static void moved_more(struct rlx_session *s, struct rlx_transfers *last, uint64_t in,
 		       uint64_t in_bytes, uint64_t out, uint64_t out_bytes)
 {
