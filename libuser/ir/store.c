@@ -350,32 +350,87 @@ static bool is_filling(const struct rlx_store *s, uint64_t i)
 	return false;
 }
 
+static enum rlx_took take_key(struct rlx_store *s, const struct rlx_store_key *k, void **out_data)
+{
+	enum rlx_took took = RLX_TOOK_FOUND;
+	uint64_t i;
+
+	pthread_mutex_lock(&s->lock);
+	if (rlx_map_get(&s->by_key, k, sizeof(*k), &i)) {
+		while (is_filling(s, i))
+			pthread_cond_wait(&s->changed, &s->lock);
+		*out_data = s->base + s->entry[i].at;
+	} else {
+		*out_data = add(s, k);
+		took = *out_data ? RLX_TOOK_NEW : RLX_TOOK_NONE;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return took;
+}
+
+/*
+ * The contents of @of, which no file has, as the store has them. A hash alone, which anybody can
+ * compute, would take others for them: they are compared, and put there by whoever is the first.
+ */
+static enum rlx_took take_contents(struct rlx_store *s, struct rlx_blob *of, void **out_data)
+{
+	struct rlx_store_key k = { .bytes = of->bytes, .kind = "contents" };
+	enum rlx_took took;
+
+	for (k.offset = rlx_blob_hash(of);; k.offset++) {
+		took = take_key(s, &k, out_data);
+		if (took == RLX_TOOK_NEW) {
+			if (of->bytes)
+				memcpy(*out_data, of->data, of->bytes);
+			rlx_store_ready(s, *out_data);
+		}
+		if (took != RLX_TOOK_FOUND || !of->bytes ||
+		    !memcmp(*out_data, of->data, of->bytes))
+			return took;
+	}
+}
+
+static void count(struct rlx_store *s, enum rlx_took took)
+{
+	pthread_mutex_lock(&s->lock);
+	s->found += took == RLX_TOOK_FOUND;
+	s->made += took == RLX_TOOK_NEW;
+	s->missed += took == RLX_TOOK_NONE;
+	pthread_mutex_unlock(&s->lock);
+}
+
+const void *rlx_store_contents(struct rlx_store *s, struct rlx_blob *of)
+{
+	enum rlx_took took;
+	void *p;
+
+	if (!s)
+		return NULL;
+	took = take_contents(s, of, &p);
+	count(s, took);
+	return took == RLX_TOOK_NONE ? NULL : p;
+}
+
 enum rlx_took rlx_store_take(struct rlx_store *s, struct rlx_blob *of, const char *kind,
 			     const int64_t param[4], size_t bytes, void **out_data)
 {
 	struct rlx_store_key k = { .bytes = bytes };
 	enum rlx_took took = RLX_TOOK_FOUND;
-	uint64_t i;
+	void *at;
 
 	if (!s || strlen(kind) >= RLX_STORE_KIND_BYTES)
 		return RLX_TOOK_NONE;
 	k.source = of->source;
-	k.offset = of->source ? of->offset : rlx_blob_hash(of);
+	k.offset = of->offset;
 	memcpy(k.param, param, sizeof(k.param));
 	memcpy(k.kind, kind, strlen(kind));
-	pthread_mutex_lock(&s->lock);
-	if (rlx_map_get(&s->by_key, &k, sizeof(k), &i)) {
-		while (is_filling(s, i))
-			pthread_cond_wait(&s->changed, &s->lock);
-		*out_data = s->base + s->entry[i].at;
-		s->found++;
-	} else {
-		*out_data = add(s, &k);
-		took = *out_data ? RLX_TOOK_NEW : RLX_TOOK_NONE;
-		s->made += took == RLX_TOOK_NEW;
-		s->missed += took == RLX_TOOK_NONE;
+	if (!of->source) {	/* by where those are, which is like no others' */
+		took = take_contents(s, of, &at);
+		k.offset = took == RLX_TOOK_NONE ? 0 : (uint64_t)((char *)at - s->base);
 	}
-	pthread_mutex_unlock(&s->lock);
+	if (took != RLX_TOOK_NONE)
+		took = take_key(s, &k, out_data);
+	count(s, took);
 	return took;
 }
 

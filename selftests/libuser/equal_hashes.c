@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "ir/graph.h"
 #include "rlx/run.h"
+#include "rlx/store.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { SIDE = 40 };
@@ -218,6 +219,58 @@ static void check_beside(unsigned int i)
 	       (double)want[0]);
 	rlx_program_put(a);
 	rlx_program_put(b);
+}
+
+/* Times a weight that is @factor times another, prepared in @store. */
+static void run_stored(struct rlx_store *store, float factor, float y[SIDE])
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .store = store };
+	struct rlx_graph *g = rlx_graph_new("stored");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1, SIDE));
+	const float *of = rlx_blob_data(weight());
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	float w[SIDE * SIDE];
+	int i;
+
+	for (i = 0; i < SIDE * SIDE; i++)
+		w[i] = factor * of[i];
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x, .b = rlx_constant(g,
+				    rlx_type(RLX_F32, SIDE, SIDE), w)));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	run(p, y);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+/* Weights of no file are found by their contents, also in a store that was sealed. */
+TEST(weights_in_a_store_are_compared)
+{
+	const struct rlx_arena_opts o = { .size = 1 << 20 };
+	struct rlx_store *store = NULL;
+	struct rlx_arena *arena = NULL;
+	struct rlx_store_info info;
+	struct rlx_error err = { 0 };
+	float y[4][SIDE];
+	int i, k;
+
+	CHECK_EQ(rlx_arena_new(&o, &arena, NULL), 0);
+	CHECKF(!rlx_store_new(arena, "cpu", &store, &err), "%s", err.text);
+	for (k = 0; k < 4; k++)
+		run_stored(store, (float)(1 << k % 3), y[k]);
+	for (i = 0; i < SIDE; i++)
+		CHECK(y[1][i] == 2 * y[0][i] && y[2][i] == 4 * y[0][i] && y[3][i] == y[0][i]);
+	rlx_store_info(store, &info);
+	CHECK_EQ(info.made, 3);
+	CHECK_EQ(info.found, 1);
+	CHECKF(!rlx_store_seal(store, &err), "%s", err.text);
+	run_stored(store, 8, y[1]);
+	run_stored(store, 2, y[2]);
+	for (i = 0; i < SIDE; i++)
+		CHECK(y[1][i] == 8 * y[0][i] && y[2][i] == 2 * y[0][i]);
+	rlx_store_put(store);
+	rlx_arena_put(arena);
 }
 
 TEST(what_is_found_by_a_hash_is_compared)

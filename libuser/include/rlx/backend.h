@@ -179,10 +179,15 @@ enum rlx_took {
 	RLX_TOOK_NEW,		/* fill it, then say rlx_store_ready(): others wait */
 };
 
-/* 64-byte aligned, and readable for 64 bytes beyond @bytes. @s NULL: NONE. */
+/*
+ * What is prepared of a blob in no file is known by the blob's contents, which are kept beside it.
+ * 64-byte aligned, and readable for 64 bytes beyond @bytes. @s NULL: NONE.
+ */
 enum rlx_took rlx_store_take(struct rlx_store *s, struct rlx_blob *of, const char *kind,
 			     const int64_t param[4], size_t bytes, void **out_data);
 void rlx_store_ready(struct rlx_store *s, const void *data);
+/* What @of holds, compared, as the store has it; NULL: it has no room for it, or is none. */
+const void *rlx_store_contents(struct rlx_store *s, struct rlx_blob *of);
 
 /*
  * What an input holds. A device that has brought the same version need not do so again.

@@ -21,7 +21,8 @@
  *	rlx_compile(...)
  *
  * An entry is found by where its weights came from (a file's identity and the place
- * in it, or a hash of the bytes), by kind and parameters of the layout, and by size.
+ * in it; else their contents, which the store has as well, to compare), by kind and
+ * parameters of the layout, and by size.
  * A store serves only the build of the library and the instruction set that made it.
  */
 #ifndef RLX_STORE_H
