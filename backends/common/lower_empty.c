@@ -2,6 +2,7 @@
 /* Ops whose inputs have no elements: what comes out is known before anything runs. */
 #include <string.h>
 
+#include "backends/common/host.h"
 #include "backends/common/lower.h"
 #include "base/alloc.h"
 #include "kernels/copy.h"
@@ -122,11 +123,32 @@ static double elements(const struct rlx_lower *lo)
 	return n;
 }
 
+/*
+ * Evaluation walks through its scratch, as keys have scores though they have no elements. What
+ * cannot be counted is no memory to walk through: evaluation says so.
+ */
+static double scratch(struct rlx_lower *lo)
+{
+	struct rlx_error err = { 0 };
+	uint64_t bytes;
+
+	if (rlx_host_scratch(lo->plan, lo->st, &bytes, &err)) {
+		rlx_lower_out_of_memory(lo);
+		return 0;
+	}
+	return bytes == SIZE_MAX ? 0 : (double)bytes / sizeof(double);
+}
+
 enum rlx_status rlx_lower_empty(struct rlx_lower *lo)
 {
+	double n;
+
 	if (is_zero(lo))
 		return lo->trial ? lo->status : write_out(lo, 0, &nowhere, true);
-	if (elements(lo) > MOST_EVALUATED)
+	n = elements(lo) + scratch(lo);
+	if (lo->status)
+		return lo->status;
+	if (n > MOST_EVALUATED)
 		return rlx_lower_unsupported(lo, "no kernel for so much that comes of nothing");
 	return lo->trial ? lo->status : evaluate(lo);
 }

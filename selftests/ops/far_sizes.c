@@ -45,6 +45,49 @@ TEST(qr_of_a_long_column)
 	}
 }
 
+static rlx_value sums_of_keys(struct rlx_graph *g, rlx_value q, rlx_value v)
+{
+	rlx_value y = rlx_emit(g, attention, .q = q, .k = v, .v = v, .heads = 1,
+			       .layout = RLX_BHSD, .lse = true);
+
+	return rlx_out(g, y, 1);
+}
+
+/* One number comes of them, but not without a look at each: that is the run's to do. */
+TEST(attention_to_many_keys_of_nothing)
+{
+	const int64_t keys = (int64_t)1 << 26;
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	struct rlx_graph *g = rlx_graph_new("keys");
+	struct rlx_program_info info;
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	rlx_output(g, "y", sums_of_keys(g, rlx_input(g, "q", rlx_type(RLX_F32, 1, 1, 1, 0)),
+					rlx_input(g, "v", rlx_type(RLX_F32, 1, 1, keys, 0))));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_info(p, &info);
+	CHECKF(info.steps > 1, "it is evaluated by the compiler");
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+EVERYWHERE(attention_to_keys_of_nothing)
+{
+	static const int64_t keys[2] = { 60000, 70000 };
+	rlx_value q = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, 0), NULL), v;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		v = rig_input(r, rlx_type(RLX_F32, 1, 1, keys[i], 0), NULL);
+		rig_output(r, sums_of_keys(r->g, q, v));
+	}
+	rig_run(r);
+	for (i = 0; i < 2; i++)
+		rig_want(r, (unsigned int)i, 0, log((double)keys[i]), 1e-5);
+}
+
 static rlx_value square(struct rlx_graph *g, int64_t n)
 {
 	return rlx_input(g, "x", rlx_type(RLX_F32, n, n));
