@@ -7,15 +7,14 @@
 #include "plan/early.h"
 #include "plan/plan.h"
 
-/* Does a node depend on what a run brings, on constants alone, or on params as well? */
-enum dependence { ON_RUN, ON_CONSTANTS, ON_PARAMS };
-
-/* What is worked out per node before places are given; @late: updates of states. */
+/*
+ * What is worked out per node before places are given; @late: updates of states; @on_run: what a
+ * run brings decides, and not params and constants alone.
+ */
 struct planner {
 	struct rlx_plan		*p;
 	const struct rlx_graph	*g;
-	bool			*node_live, *late;
-	uint8_t			*dependence;
+	bool			*node_live, *late, *on_run;
 	struct rlx_error	*err;
 };
 
@@ -88,25 +87,20 @@ static void mark_late(struct planner *pl)
 	}
 }
 
-static enum dependence dependence_of(const struct planner *pl, const struct rlx_node *n)
+static bool is_on_run(const struct planner *pl, const struct rlx_node *n)
 {
-	enum dependence most = ON_CONSTANTS, d;
 	uint32_t i;
 
 	if (n->def->traits & RLX_T_LEAF)
-		return n->def->index == RLX_OP_param ? ON_PARAMS :
-		       n->def->index == RLX_OP_constant ? ON_CONSTANTS : ON_RUN;
+		return n->def->index != RLX_OP_param && n->def->index != RLX_OP_constant;
 	/* regions are pointwise, calls have been inlined; other bodies capture what they like */
 	if (!n->n_in || n->def->traits & RLX_T_IMPURE ||
 	    (n->def->traits & (RLX_T_SUBGRAPH | RLX_T_FUSED)) == RLX_T_SUBGRAPH)
-		return ON_RUN;
-	for (i = 0; i < n->n_in; i++) {
-		d = n->in[i] ? pl->dependence[pl->g->val[n->in[i]].node] : ON_CONSTANTS;
-		if (d == ON_RUN)
-			return ON_RUN;
-		most = d > most ? d : most;
-	}
-	return !(n->def->traits & RLX_T_VIEW) && rlx_node_grows(pl->g, n) ? ON_RUN : most;
+		return true;
+	for (i = 0; i < n->n_in; i++)
+		if (n->in[i] && pl->on_run[pl->g->val[n->in[i]].node])
+			return true;
+	return !(n->def->traits & RLX_T_VIEW) && rlx_node_grows(pl->g, n);
 }
 
 /* Outputs are made by every run, as others may write there. */
@@ -124,9 +118,8 @@ static void mark_once(struct planner *pl)
 	for (i = 0; i < l->n; i++)
 		is_output[maker(g, l->e[i].v.id)] = true;
 	for (n = 0; n < g->n_node; n++) {
-		pl->dependence[n] = (uint8_t)dependence_of(pl, &g->node[n]);
-		if (is_output[n] && !(g->node[n].def->traits & RLX_T_LEAF))
-			pl->dependence[n] = ON_RUN;
+		pl->on_run[n] = is_on_run(pl, &g->node[n]) ||
+				(is_output[n] && !(g->node[n].def->traits & RLX_T_LEAF));
 	}
 	rlx_free(is_output);
 }
@@ -146,7 +139,7 @@ static bool add_step(struct planner *pl, uint32_t n)
 	p->step[p->n_step++] = (struct rlx_plan_step){
 		.def = v->def, .args = v->args, .in = v->in, .out = out,
 		.n_in = v->n_in, .n_out = v->n_out, .node = n,
-		.once = pl->dependence[n] == ON_PARAMS,
+		.once = !pl->on_run[n],
 		.file = v->file, .line = v->line,
 	};
 	return true;
@@ -699,8 +692,8 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	pl.p = p;
 	pl.node_live = rlx_calloc(g->n_node + 1, sizeof(*pl.node_live));
 	pl.late = rlx_calloc(g->n_node + 1, sizeof(*pl.late));
-	pl.dependence = rlx_calloc(g->n_node + 1, sizeof(*pl.dependence));
-	if (!p || !pl.node_live || !pl.late || !pl.dependence) {
+	pl.on_run = rlx_calloc(g->n_node + 1, sizeof(*pl.on_run));
+	if (!p || !pl.node_live || !pl.late || !pl.on_run) {
 		rlx_fail(err, RLX_ENOMEM, "plan of '%s': out of memory", g->name);
 		goto out_free;
 	}
@@ -735,7 +728,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 out_free:
 	rlx_free(pl.node_live);
 	rlx_free(pl.late);
-	rlx_free(pl.dependence);
+	rlx_free(pl.on_run);
 	rlx_plan_free(p);
 	return st;
 }

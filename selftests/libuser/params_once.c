@@ -345,6 +345,38 @@ static void bad(const char *device, uint64_t seed)
 
 TEST(failures_are_not_kept) { everywhere(bad); }
 
+/* What constants make, if it is too much for folding, is worked out once as well. */
+static void of_constants(const char *device, uint64_t seed)
+{
+	enum { LARGE = 256 };
+	struct rlx_type t = rlx_type(RLX_F32, LARGE, LARGE), row = rlx_type(RLX_F32, 1, LARGE);
+	struct rlx_graph *g = rlx_graph_new("large");
+	rlx_value x = rlx_input(g, "x", row), w = rlx_param(g, "w", t), c;
+	static float k[LARGE * LARGE], first[LARGE], y[LARGE];
+	struct rlx_session *s;
+	int i, r;
+
+	draw(k, LARGE * LARGE, &seed);
+	c = rlx_constant(g, t, k);
+	c = rlx_emit(g, mul, .a = rlx_emit(g, matmul, .a = c, .b = c), .b = w);
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x, .b = c));
+	s = session(g, device);
+	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", t, k));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", row, k));
+	for (r = 0; r < 3; r++) {
+		run(s);
+		CHECKF(left_out(s) == (r ? 2 : 0), "%s: %u steps left out", device, left_out(s));
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", row, r ? y : first));
+		for (i = 0; r && i < LARGE; i++)
+			CHECKF(fabsf(y[i] - first[i]) <= 1e-3f * (1 + fabsf(first[i])),
+			       "%s: run %d makes y[%d] %g, the first made it %g", device, r, i,
+			       (double)y[i], (double)first[i]);
+	}
+	rlx_session_free(s);
+}
+
+TEST(large_ones_of_constants_too) { everywhere(of_constants); }
+
 /* ---- any graph ---- */
 
 enum { SIDE = 9, PARAMS = 3, INPUTS = 2, NODES = 28, OUTPUTS = 3 };
