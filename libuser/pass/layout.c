@@ -162,10 +162,20 @@ static bool is_image(const struct rlx_type *t)
 	return is_real(t->dtype) && (t->rank == 4 || t->rank == 3) && rlx_type_count(t) > 0;
 }
 
+/* Without memory an attribute would be absent, which means something else: the graph fails. */
+static int64_t *new_ints(struct rlx_graph *g, uint32_t n)
+{
+	int64_t *v = rlx_bump_new(&g->bump, n, sizeof(*v));
+
+	if (!v)
+		rlx_graph_fail(g, RLX_ENOMEM, "layout: out of memory");
+	return v;
+}
+
 /* "[s]" as "[fill, s]", "[begin, end]" as "[0, begin, 0, end]"; empty stays. */
 static struct rlx_ints two_dims(struct rlx_graph *g, struct rlx_ints a, int64_t fill, bool pads)
 {
-	int64_t *v = a.n ? rlx_bump_new(&g->bump, 4, sizeof(*v)) : NULL;
+	int64_t *v = a.n ? new_ints(g, 4) : NULL;
 
 	if (!v)
 		return (struct rlx_ints){ 0 };
@@ -444,7 +454,7 @@ static struct rlx_ints longer(struct rlx_graph *g, struct rlx_ints a, int64_t fi
 
 	if (!a.n)
 		return a;
-	v = rlx_bump_new(&g->bump, a.n + 1, sizeof(*v));
+	v = new_ints(g, a.n + 1);
 	if (!v)
 		return (struct rlx_ints){ 0 };
 	memcpy(v, a.v, a.n * sizeof(*v));
@@ -460,7 +470,7 @@ static struct rlx_ints longer_pads(struct rlx_graph *g, struct rlx_ints a)
 
 	if (!a.n)
 		return a;
-	v = rlx_bump_new(&g->bump, a.n + 2, sizeof(*v));
+	v = new_ints(g, a.n + 2);
 	if (!v)
 		return (struct rlx_ints){ 0 };
 	memcpy(v, a.v, half * sizeof(*v));

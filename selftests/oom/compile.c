@@ -318,4 +318,34 @@ TEST(store)
 	CHECK(rlx_oom_sweep(store_and_adopt, &parts) > 20);
 }
 
+/* Convolutions of rows, whose strides and pads the blocked layout writes anew. */
+static enum rlx_status rows(void *ctx)
+{
+	enum { CONVS = 24 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1 };
+	struct rlx_type t = rlx_type(RLX_F32, 1, 16, 16);
+	struct rlx_graph *g = rlx_graph_new("rows");
+	rlx_value x = rlx_input(g, "x", t), w = rlx_param(g, "w", rlx_type(RLX_F32, 16, 16, 3));
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+	int i;
+
+	for (i = 0; i < CONVS; i++)
+		x = rlx_emit(g, conv, .x = x, .w = w, .pad = RLX_INTS(1, 1));
+	rlx_output(g, "y", x);
+	st = rlx_graph_finish(g);
+	if (!st)
+		st = rlx_compile(g, &o, &p, &err);
+	CHECKF(st || rlx_type_equal(rlx_program_io_type(p, RLX_IO_OUTPUT, 0), &t),
+	       "the result has another shape");
+	return ended(st, NULL, p, g, &err);
+}
+
+TEST(convolutions_of_rows)
+{
+	CHECK_EQ(rows(NULL), 0);
+	CHECK(rlx_oom_sweep(rows, NULL) > 20);
+}
+
 TEST_MAIN()
