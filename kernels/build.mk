@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 # CPU kernels: each kernels/cpu/*.c is built once per ISA level, but for those of
 # KERNEL_BASE, whose rows in kernels.def have the base level alone. A file named
-# *_dot.c uses bf16 and int8 dot products and is built at level v4x only; *_amx.c uses
-# tiles: level v4_amx, and in portable C for the tests (v4_amx_emu).
+# *_i8_dot.c uses dot products of bytes and is built at level v4_vnni only, *_bf16_dot.c those
+# of bf16: level v4x; *_amx.c uses tiles: level v4_amx, and in portable C for the tests
+# (v4_amx_emu).
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
 KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
 		reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
-KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
+KERNEL_VNNI := $(wildcard kernels/cpu/*_i8_dot.c)
+KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
@@ -40,7 +42,8 @@ $(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_pla
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3
 ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
-ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
+ISA_FLAGS_v4_vnni := $(ISA_FLAGS_v4) -mavx512vnni
+ISA_FLAGS_v4x  := $(ISA_FLAGS_v4_vnni) -mavx512bf16
 ISA_FLAGS_v4_amx := $(ISA_FLAGS_v4x) -mamx-tile -mamx-bf16 -mamx-int8
 ISA_FLAGS_v4_amx_emu := -DRLX_TILE_EMU=1
 
@@ -52,6 +55,7 @@ KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(KERNEL_IN)/base/%.o)
 ifeq ($(ARCH),x86_64)
 KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(KERNEL_IN)/v3/%.o)
 AVX512_OBJ := $(KERNEL_ISA:kernels/cpu/%.c=$(KERNEL_IN)/v4/%.o) \
+	      $(KERNEL_VNNI:kernels/cpu/%.c=$(KERNEL_IN)/v4_vnni/%.o) \
 	      $(KERNEL_DOT:kernels/cpu/%.c=$(KERNEL_IN)/v4x/%.o) \
 	      $(KERNEL_AMX:kernels/cpu/%.c=$(KERNEL_IN)/v4_amx/%.o) \
 	      $(BUILD)/obj/kernels/cpu/avx512.o
@@ -67,4 +71,4 @@ $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 		$$(ISA_FLAGS_$(1)) \
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
-$(foreach l,base v3 v4 v4x v4_amx v4_amx_emu,$(eval $(call kernel_rule,$(l))))
+$(foreach l,base v3 v4 v4_vnni v4x v4_amx v4_amx_emu,$(eval $(call kernel_rule,$(l))))

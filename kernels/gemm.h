@@ -367,7 +367,7 @@ struct rlx_k_gemm_i8_pack {
 static inline size_t rlx_k_gemm_i8_pack_size(size_t n, size_t k,
 					     enum rlx_isa isa)
 {
-	size_t row = rlx_k_gemm_nr(isa) * 4, g = isa >= RLX_ISA_V4X ? 4 : 2;
+	size_t row = rlx_k_gemm_nr(isa) * 4, g = isa >= RLX_ISA_V4_VNNI ? 4 : 2;
 	size_t groups = isa >= RLX_ISA_V4_AMX ? rlx_k_gemm_tile_steps(k, 1) * 16 :
 			k / g + !!(k % g);
 

@@ -23,7 +23,8 @@
  * @RLX_ISA_BASE: portable C (also aarch64); 16-byte vectors
  * @RLX_ISA_V3:   x86-64-v3: AVX2, FMA, F16C; 32-byte vectors
  * @RLX_ISA_V4:   x86-64-v4: AVX-512 F, BW, CD, DQ, VL; 64-byte vectors
- * @RLX_ISA_V4X:  v4 with VNNI and BF16 dot products
+ * @RLX_ISA_V4_VNNI: v4 with VNNI, dot products of bytes
+ * @RLX_ISA_V4X:  v4_vnni with BF16 dot products
  * @RLX_ISA_V4_AMX: v4x with AMX tiles of bf16 and bytes; a thread's tiles are
  *		configured and released within one kernel call
  */
@@ -31,6 +32,7 @@ enum rlx_isa {
 	RLX_ISA_BASE,
 	RLX_ISA_V3,
 	RLX_ISA_V4,
+	RLX_ISA_V4_VNNI,
 	RLX_ISA_V4X,
 	RLX_ISA_V4_AMX,
 	RLX_ISA_COUNT,
@@ -55,14 +57,14 @@ typedef void rlx_k_fn(const void *args, size_t begin, size_t end, void *scratch)
  */
 #ifndef __cplusplus	/* GPU kernels want the argument structs alone */
 struct rlx_kernels {
-#define KERNEL(name, base, v3, v4, v4x, v4_amx)	rlx_k_fn *name;
+#define KERNEL(name, base, v3, v4, v4_vnni, v4x, v4_amx)	rlx_k_fn *name;
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
 };
 
 /* A row of kernels.def by name, for callers that have a table of their own. */
 enum rlx_kernel_id {
-#define KERNEL(name, base, v3, v4, v4x, v4_amx)	RLX_KERNEL_##name,
+#define KERNEL(name, base, v3, v4, v4_vnni, v4x, v4_amx)	RLX_KERNEL_##name,
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
 	RLX_KERNEL_COUNT,

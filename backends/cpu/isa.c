@@ -9,7 +9,9 @@
 #include "base/amx.h"
 #include "rlx/log.h"
 
-static const char *const names[RLX_ISA_COUNT] = { "base", "v3", "v4", "v4x", "v4_amx" };
+static const char *const names[RLX_ISA_COUNT] = {
+	"base", "v3", "v4", "v4_vnni", "v4x", "v4_amx",
+};
 
 const char *cpu_isa_name(enum rlx_isa isa)
 {
@@ -27,8 +29,10 @@ static enum rlx_isa best(void)
 	    !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
 	    !__builtin_cpu_supports("avx512vl"))
 		return RLX_ISA_V3;
-	if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16"))
+	if (!__builtin_cpu_supports("avx512vnni"))
 		return RLX_ISA_V4;
+	if (!__builtin_cpu_supports("avx512bf16"))
+		return RLX_ISA_V4_VNNI;
 	return RLX_ISA_V4X;
 #else
 	return RLX_ISA_BASE;

@@ -14,13 +14,13 @@
 
 static const struct rlx_kernels tables[] = {
 	[RLX_ISA_BASE] = {
-#define KERNEL(name, b, c, d, e, f)	.name = BASE(name, b),
+#define KERNEL(name, b, c, d, e, f, g)	.name = BASE(name, b),
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
 	},
 #if defined(__x86_64__)
 	[RLX_ISA_V3] = {
-#define KERNEL(name, b, c, d, e, f)	.name = V3(name, b, c),
+#define KERNEL(name, b, c, d, e, f, g)	.name = V3(name, b, c),
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
 	},

@@ -554,7 +554,7 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 
 	if (s->transposed || !nd_ok(s))
 		return false;
-	a->depth = isa >= RLX_ISA_V4X ? 4 : 2;
+	a->depth = isa >= RLX_ISA_V4_VNNI ? 4 : 2;
 	icg = s->ic / s->groups;
 	across = ceil_div(s->k[2], a->depth);
 	a->taps = across * icg < s->k[2] * ceil_div(icg, a->depth) ? a->depth : 1;

@@ -20,7 +20,7 @@ typedef int32_t quad_a __attribute__((aligned(1), may_alias));
 #define GT_LOAD(p)	vi_loadu(p)
 #define GT_LOADB(p)	vi_loadu(p)
 #define GT_STORE(p, v)	vi_storeu(p, v)
-#define GD_ISA		RLX_ISA_V4X
+#define GD_ISA		RLX_ISA_V4_VNNI
 #include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 

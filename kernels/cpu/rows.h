@@ -8,12 +8,12 @@
 #define DECL_0(name, isa)
 #define DECL_1(name, isa)	rlx_k_fn rlx_k_##name##__##isa;
 #if defined(__x86_64__)
-#define KERNEL(name, b, c, d, e, f)			\
+#define KERNEL(name, b, c, d, e, f, g)			\
 	DECL_##b(name, base) DECL_##c(name, v3)		\
-	DECL_##d(name, v4) DECL_##e(name, v4x)		\
-	DECL_##f(name, v4_amx)
+	DECL_##d(name, v4) DECL_##e(name, v4_vnni)	\
+	DECL_##f(name, v4x) DECL_##g(name, v4_amx)
 #else
-#define KERNEL(name, b, c, d, e, f)	DECL_##b(name, base)
+#define KERNEL(name, b, c, d, e, f, g)	DECL_##b(name, base)
 #endif
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
@@ -28,7 +28,7 @@
  * levels has is NULL. Whoever opens it looks at version and rows first: the structs that
  * kernels take are those of one build.
  */
-enum { RLX_AVX512_LEVELS = 3 };		/* v4, v4x, v4_amx */
+enum { RLX_AVX512_LEVELS = 4 };		/* v4, v4_vnni, v4x, v4_amx */
 struct rlx_kernels_avx512 {
 	char			version[32];
 	unsigned int		rows;

@@ -70,7 +70,7 @@ RLX_INLINE vf ge_act(vf x, const int act, vf lo, vf hi)
 }
 
 /* By enum rlx_act, of this level's vectors: gemm_epi.c, once for all GEMMs of floats. */
-#if defined(RLX_ISA_v4x) || defined(RLX_ISA_v4_amx)
+#if defined(RLX_ISA_v4_vnni) || defined(RLX_ISA_v4x) || defined(RLX_ISA_v4_amx)
 #define RLX_ISA_EPI	v4
 #elif defined(RLX_ISA_v4_amx_emu)
 #define RLX_ISA_EPI	base

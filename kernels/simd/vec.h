@@ -23,7 +23,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(RLX_ISA_v4) || defined(RLX_ISA_v4x) || defined(RLX_ISA_v4_amx)
+#if defined(RLX_ISA_v4) || defined(RLX_ISA_v4_vnni) || defined(RLX_ISA_v4x) || \
+	defined(RLX_ISA_v4_amx)
 #define RLX_V512	1
 #define RLX_VB		64
 #elif defined(RLX_ISA_v3)

@@ -32,7 +32,7 @@ static const struct {
 	double		 f32, f16;
 } cores[] = {
 	{ "base", 1.5e10, 8e9 }, { "v3", 6e10, 5e10 }, { "v4", 1e11, 8e10 },
-	{ "v4x", 1e11, 1.5e11 }, { "v4_amx", 1e11, 8e11 },
+	{ "v4_vnni", 1e11, 8e10 }, { "v4x", 1e11, 1.5e11 }, { "v4_amx", 1e11, 8e11 },
 };
 
 static struct rlx_device_model model_of(const struct rlx_dev_info *d)

@@ -4,7 +4,7 @@
  * share of the measured FMA peak: each layer with warm caches, then all of
  * them in order, each with its own weights, as a network runs them.
  *
- *	build/test/bench/conv [base|v3|v4|v4x|v4_amx] [repetitions] [direct]
+ *	build/test/bench/conv [base|v3|v4|v4_vnni|v4x|v4_amx] [repetitions] [direct]
  *
  * FLOP are those of the direct sum, also where Winograd's algorithm does with
  * fewer; "direct" turns that off.
@@ -177,7 +177,7 @@ static double timed(const struct rlx_kernels *k, struct conv *c,
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = { "base", "v3", "v4", "v4x", "v4_amx" };
+	static const char *const names[] = { "base", "v3", "v4", "v4_vnni", "v4x", "v4_amx" };
 	enum rlx_isa isa = RLX_ISA_COUNT;
 	int reps = argc > 2 ? atoi(argv[2]) : 10;
 	struct conv c[MAXRUN];

@@ -70,7 +70,7 @@ static double tile_peak(enum unit unit)
 /* Multiply-adds a second, in GFLOP/s, of independent chains. */
 static double peak(enum rlx_isa isa, enum unit unit)
 {
-	static const double flops[] = { 4, 8, 16, 16, 16 };
+	static const double flops[] = { 4, 8, 16, 16, 16, 16 };
 	size_t n = 2000000;
 	double t = cpu_time();
 
@@ -80,7 +80,7 @@ static double peak(enum rlx_isa isa, enum unit unit)
 		SPIN(n, "", XTWELVE);
 	else if (isa == RLX_ISA_V3)
 		SPIN(n, "vzeroall", YTWELVE);
-	else if (unit == UNIT_F32 || isa == RLX_ISA_V4)
+	else if (unit == UNIT_F32)
 		SPIN(n, "vzeroall", ZMM("vfmadd231ps"));
 	else if (unit == UNIT_BF16)
 		SPIN(n, "vzeroall", ZMM("vdpbf16ps"));
@@ -88,8 +88,7 @@ static double peak(enum rlx_isa isa, enum unit unit)
 		SPIN(n, "vzeroall", ZMM("vpdpbusd"));
 	t = cpu_time() - t;
 	return 2e6 * (isa < RLX_ISA_V4 ? 12 : 24) * 2 * flops[isa] / t * 1e-9 *
-	       (isa < RLX_ISA_V4X || unit == UNIT_F32 ? 1 :
-		unit == UNIT_BF16 ? 2 : 4);
+	       (unit == UNIT_F32 ? 1 : unit == UNIT_BF16 ? 2 : 4);
 }
 #else
 enum unit { UNIT_F32, UNIT_BF16, UNIT_I8 };
@@ -131,6 +130,12 @@ static void *fill(size_t n)
 	for (i = 0; i < n; i++)
 		p[i] = (float)rlx_test_uniform(&s, -1, 1);
 	return p;
+}
+
+/* What the level multiplies @unit's elements with: where it has no unit of theirs, floats. */
+static enum unit unit_at(enum rlx_isa isa, enum unit unit)
+{
+	return isa < (unit == UNIT_BF16 ? RLX_ISA_V4X : RLX_ISA_V4_VNNI) ? UNIT_F32 : unit;
 }
 
 /* The fastest the process has seen these instructions go. */
@@ -222,7 +227,7 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 		g.m = rows[i];
 		q8.g = g;
 		rate = measure(&q8.g, isa, fn, q->unit != UNIT_F32,
-			       isa < RLX_ISA_V4X ? UNIT_F32 : q->unit, &share);
+			       unit_at(isa, q->unit), &share);
 		printf("  m%zu %.0f (%.0f%%)", g.m, rate, 100 * share);
 	}
 	printf("\n");
@@ -238,7 +243,7 @@ static void bench(const struct kind *q, enum rlx_isa isa)
 	size_t i;
 
 	printf("# %s %s, peak %.0f GFLOP/s\n", q->name, isa_name(isa),
-	       ceiling(isa, isa < RLX_ISA_V4X ? UNIT_F32 : q->unit));
+	       ceiling(isa, unit_at(isa, q->unit)));
 	for (i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
 		bench_shape(q, &shapes[i], isa);
 }

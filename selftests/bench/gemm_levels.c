@@ -22,7 +22,7 @@ static const struct column {
 	{ "f32 v4", F32, RLX_ISA_V4 },
 	{ "bf16 v4x", BF16, RLX_ISA_V4X },
 	{ "bf16 amx", BF16, RLX_ISA_V4_AMX },
-	{ "i8 v4x", I8, RLX_ISA_V4X },
+	{ "i8 v4_vnni", I8, RLX_ISA_V4_VNNI },
 	{ "i8 amx", I8, RLX_ISA_V4_AMX },
 };
 

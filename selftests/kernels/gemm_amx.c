@@ -492,4 +492,23 @@ TEST(the_level_is_offered_where_the_kernel_permits_tiles)
 	CHECK_STR(isa, "base");
 }
 
+/* Each level that the processor runs can be had, and unasked the highest. */
+TEST(levels_are_those_of_the_processor)
+{
+	enum rlx_isa l, top = RLX_ISA_BASE;
+	char isa[16];
+
+	for (l = RLX_ISA_BASE; l < RLX_ISA_COUNT; l++) {
+		if (!isa_runs(l))
+			continue;
+		top = l;
+		setenv("RLX_ISA", isa_name(l), 1);
+		level(isa);
+		CHECK_STR(isa, isa_name(l));
+	}
+	unsetenv("RLX_ISA");
+	level(isa);
+	CHECK_STR(isa, isa_name(top));
+}
+
 TEST_MAIN()

@@ -28,9 +28,10 @@ static inline bool isa_runs(enum rlx_isa isa)
 		return v3;
 	case RLX_ISA_V4:
 		return v4;
+	case RLX_ISA_V4_VNNI:
+		return v4 && __builtin_cpu_supports("avx512vnni");
 	case RLX_ISA_V4X:
-		return v4 && __builtin_cpu_supports("avx512vnni") &&
-		       __builtin_cpu_supports("avx512bf16");
+		return isa_runs(RLX_ISA_V4_VNNI) && __builtin_cpu_supports("avx512bf16");
 	case RLX_ISA_V4_AMX:
 		return isa_runs(RLX_ISA_V4X) && !rlx_amx_why();
 	default:
@@ -43,7 +44,7 @@ static inline bool isa_runs(enum rlx_isa isa)
 
 static inline const char *isa_name(enum rlx_isa isa)
 {
-	static const char *const names[] = { "base", "v3", "v4", "v4x", "v4_amx" };
+	static const char *const names[] = { "base", "v3", "v4", "v4_vnni", "v4x", "v4_amx" };
 
 	return names[isa];
 }

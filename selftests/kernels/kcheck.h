@@ -27,10 +27,11 @@ static inline int kc_levels(void)
 	    !__builtin_cpu_supports("avx512dq") ||
 	    !__builtin_cpu_supports("avx512vl"))
 		return 2;
-	if (!__builtin_cpu_supports("avx512vnni") ||
-	    !__builtin_cpu_supports("avx512bf16"))
+	if (!__builtin_cpu_supports("avx512vnni"))
 		return 3;
-	return rlx_amx_why() ? 4 : 5;
+	if (!__builtin_cpu_supports("avx512bf16"))
+		return 4;
+	return rlx_amx_why() ? 5 : 6;
 #else
 	return 1;
 #endif

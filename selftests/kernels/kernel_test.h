@@ -34,8 +34,9 @@ static inline bool kt_isa_runs(enum rlx_isa isa)
 		return false;
 	if (isa == RLX_ISA_V4_AMX && rlx_amx_why())
 		return false;
-	return isa == RLX_ISA_V4 || (__builtin_cpu_supports("avx512vnni") &&
-				     __builtin_cpu_supports("avx512bf16"));
+	if (isa >= RLX_ISA_V4X && !__builtin_cpu_supports("avx512bf16"))
+		return false;
+	return isa == RLX_ISA_V4 || __builtin_cpu_supports("avx512vnni");
 #else
 	return false;
 #endif

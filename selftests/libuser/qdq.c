@@ -259,9 +259,9 @@ TEST(drawn_convolutions_v4)
 	drawn_convolutions("v4");
 }
 
-TEST(drawn_convolutions_v4x)
+TEST(drawn_convolutions_v4_vnni)
 {
-	drawn_convolutions("v4x");
+	drawn_convolutions("v4_vnni");
 }
 
 /* Scales that a run computes: sums in i32 are never written. */
@@ -291,7 +291,7 @@ TEST(dynamic_quantization)
 /* The same of convolutions, padded with a zero point that is computed; each level's kernel. */
 TEST(dynamic_convolutions)
 {
-	static const char *const isa[] = { "base", "v3", "v4", "v4x" };
+	static const char *const isa[] = { "base", "v3", "v4", "v4_vnni" };
 
 	for (unsigned int i = 0; i < 16; i++) {
 		struct found found;
