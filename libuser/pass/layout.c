@@ -418,6 +418,13 @@ static void mark_wanted(struct layout *l)
 
 /* ---- what keeps the layout ---- */
 
+/* Does no neighbour of a convolution have the blocked form, or want it? */
+static bool stands_alone(const struct layout *l, const struct rlx_node *n)
+{
+	return !l->blocked[n->in[0]] && l->readers[n->in[0]] == 1 && !l->blocked[n->in[3]] &&
+	       !l->wanted[n->out];
+}
+
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
@@ -433,6 +440,8 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	    (n->in[3] && layout_type(l, n->in[3])->dtype != RLX_F32))
 		return false;
 	if (few_lanes(l, &a, w) && !l->blocked[n->in[0]])
+		return false;
+	if (a.groups == 1 && stands_alone(l, n) && layout_faster_plain(l, n))
 		return false;
 	/* few channels in: read the plain image as it is */
 	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && a.groups == 1;
@@ -682,6 +691,8 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
 	else if (layout_last(&l))
 		mark_wanted(&l);
+	else
+		layout_mark_wanted(&l);
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n) || take(&l, &g->node[n]))
 			continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The blocked layout's inside: values in both forms, for layout.c and layout_grad.c. */
+/* The blocked layout's inside: values in both forms, for the files layout*.c. */
 #ifndef RLX_PASS_LAYOUT_H
 #define RLX_PASS_LAYOUT_H
 
@@ -35,6 +35,13 @@ rlx_value layout_to_last(struct layout *l, rlx_value x);
 rlx_value layout_from_last(struct layout *l, rlx_value x);
 /* @x in dtype @to. */
 rlx_value layout_as(struct layout *l, rlx_value x, enum rlx_dtype to);
+
+/*
+ * Convolutions that stand alone on a CPU: layout_alone.c. layout_faster_plain: of one group,
+ * whose input is plain, and whose result nobody wants blocked.
+ */
+void layout_mark_wanted(struct layout *l);
+bool layout_faster_plain(const struct layout *l, const struct rlx_node *n);
 
 /*
  * Gradients of convolutions, channels last: layout_grad.c. False: not of @n, which stays.

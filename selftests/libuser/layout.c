@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/* Which convolutions a CPU blocks, and what they give either way. */
+#include <inttypes.h>
+
+#include "ir/graph.h"
+#include "selftests/lib/rlx_test.h"
+#include "selftests/lib/xy_net.h"
+
+/* Convolutions after the passes: all, and blocked ones. */
+struct found {
+	unsigned int	all, blocked;
+};
+
+/* Of x[n, ic, size, size], or of x[n, ic, size] where @line. */
+struct form {
+	int64_t		n, ic, oc, size, k, stride, dilation, pad;
+	bool		line;
+};
+
+static void look(void *ctx, const char *pass, const struct rlx_graph *g)
+{
+	struct found *f = ctx;
+	uint32_t i;
+
+	if (strcmp(pass, "layout"))
+		return;
+	*f = (struct found){ 0 };
+	for (i = 0; i < g->n_node; i++) {
+		const struct rlx_node *n = &g->node[i];
+
+		if (n->def->index != RLX_OP_fused_conv && n->def->index != RLX_OP_conv)
+			continue;
+		f->all++;
+		f->blocked += n->def->index == RLX_OP_fused_conv &&
+			      ((const struct rlx_op_fused_conv *)n->args)->block;
+	}
+}
+
+static struct rlx_type input_of(const struct form *f)
+{
+	return f->line ? rlx_type(RLX_F32, f->n, f->ic, f->size) :
+			 rlx_type(RLX_F32, f->n, f->ic, f->size, f->size);
+}
+
+static rlx_value conv(struct xy_net *n, const struct form *f, rlx_value x)
+{
+	struct rlx_type w = f->line ? rlx_type(RLX_F32, f->oc, f->ic, f->k) :
+				      rlx_type(RLX_F32, f->oc, f->ic, f->k, f->k);
+	const uint32_t nd = f->line ? 1 : 2;
+	int64_t s[2] = { f->stride, f->stride }, d[2] = { f->dilation, f->dilation };
+	int64_t p[4] = { f->pad, f->pad, f->pad, f->pad };
+
+	return rlx_emit(n->g, conv, .x = x, .w = xy_floats(n, w, -1, 1),
+			.bias = xy_floats(n, rlx_type(RLX_F32, f->oc), -1, 1),
+			.stride = { s, nd }, .dilation = { d, nd }, .pad = { p, 2 * nd });
+}
+
+/* The CPU against the evaluator in double. */
+static struct found check(struct xy_net *n, double most)
+{
+	static float x[XY_MOST], y[XY_MOST], want[XY_MOST];
+	struct found found = { 0 };
+	struct rlx_compile_opts ref = { .size = sizeof(ref), .device = "ref" };
+	struct rlx_compile_opts cpu = { .size = sizeof(cpu), .device = "cpu", .dump = look,
+					.flags = RLX_COMPILE_NATIVE, .dump_ctx = &found };
+	double off, top;
+
+	xy_fill(n, x, -1, 1);
+	xy_run(n, n->g, &ref, x, want, NULL);
+	xy_run(n, n->g, &cpu, x, y, NULL);
+	off = xy_off(n, want, y, &top);
+	CHECKF(off <= most * top, "off by %g of %g", off, top);
+	rlx_graph_put(n->g);
+	return found;
+}
+
+static struct found check_form(const struct form *f, bool relu)
+{
+	struct xy_net n;
+	rlx_value y = conv(&n, f, xy_begin(&n, input_of(f)));
+
+	xy_end(&n, relu ? rlx_emit(n.g, relu, .x = y) : y);
+	return check(&n, 1e-5);
+}
+
+/* Blocks would be filled up with what nobody reads, and x is large beside what is computed. */
+TEST(a_lone_convolution_of_few_channels_stays_plain)
+{
+	static const struct form forms[] = {
+		{ 1, 384, 9, 48, 1, 1, 1, 0, false },
+		{ 2, 200, 9, 300, 2, 1, 1, 0, true },
+		{ 1, 130, 10, 61, 1, 2, 1, 0, false },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		struct found f = check_form(&forms[i], i & 1);
+
+		CHECK_EQ(f.all, 1);
+		CHECKF(!f.blocked, "form %u is blocked", i);
+	}
+}
+
+TEST(a_lone_convolution_of_many_channels_is_blocked)
+{
+	static const struct form forms[] = {
+		{ 1, 64, 64, 14, 3, 1, 1, 1, false },
+		{ 1, 64, 128, 300, 5, 1, 1, 2, true },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		CHECK_EQ(check_form(&forms[i], i & 1).blocked, 1);
+}
+
+/* What another reads blocked is made so: it has no reorder of its own then. */
+TEST(a_chain_of_convolutions_is_blocked)
+{
+	static const struct form first = { 1, 96, 9, 24, 1, 1, 1, 0, false };
+	static const struct form next = { 1, 9, 64, 24, 3, 1, 1, 1, false };
+	struct found f;
+	struct xy_net n;
+	rlx_value y = conv(&n, &first, xy_begin(&n, input_of(&first)));
+
+	xy_end(&n, conv(&n, &next, rlx_emit(n.g, sigmoid, .x = y)));
+	f = check(&n, 1e-5);
+	CHECK_EQ(f.all, 2);
+	CHECK_EQ(f.blocked, 2);
+}
+
+static int64_t drawn(uint64_t *seed, uint64_t n)
+{
+	return (int64_t)((rlx_test_rand(seed) >> 20) % n);
+}
+
+TEST(drawn_convolutions)
+{
+	uint64_t seed = rlx_test_seed();
+	unsigned int i, plain = 0;
+
+	for (i = 0; i < 60; i++) {
+		struct form f;
+		int64_t out;
+
+		do {
+			f = (struct form){
+				.n = 1 + drawn(&seed, 2),
+				.ic = 1 + drawn(&seed, 70),
+				.oc = 1 + drawn(&seed, 40),
+				.size = 1 + drawn(&seed, 40),
+				.k = 1 + drawn(&seed, 4),
+				.stride = 1 + drawn(&seed, 3),
+				.dilation = 1 + drawn(&seed, 2),
+				.pad = drawn(&seed, 3),
+				.line = drawn(&seed, 2),
+			};
+			out = f.size + 2 * f.pad - (f.k - 1) * f.dilation;
+		} while (out < 1 || f.n * f.ic * f.oc * out * out * f.k * f.k > 6000000);
+		printf("# %" PRId64 " x %" PRId64 " -> %" PRId64 ", %" PRId64 "%s k%" PRId64
+		       " s%" PRId64 " d%" PRId64 " p%" PRId64 "\n", f.n, f.ic, f.oc, f.size,
+		       f.line ? "" : "^2", f.k, f.stride, f.dilation, f.pad);
+		plain += !check_form(&f, i & 1).blocked;
+	}
+	printf("# %u plain\n", plain);
+}
+
+TEST_MAIN()
