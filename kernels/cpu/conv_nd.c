@@ -168,6 +168,7 @@ static void segs_get(struct run *r, const struct unit *u)
 	const struct rlx_k_conv_nd *a = r->a;
 	size_t pitch = a->size[2], y = u->pixel / pitch, x = u->pixel % pitch, n = 0, p, at, len;
 	size_t s[3] = { 1, 1, 1 };
+	bool gapless = !a->transposed && pitch == a->out[2];
 
 	if (a->transposed)
 		memcpy(s, a->s, sizeof(s));
@@ -180,14 +181,14 @@ static void segs_get(struct run *r, const struct unit *u)
 			size_t z = u->z * s[0] + u->phase[0], row = y * s[1] + u->phase[1];
 
 			len = x < u->dims[2] ? u->dims[2] - x : pitch - x;
-			len = len < count - at ? len : count - at;
+			/* rows without anything between them are one */
+			len = gapless || len > count - at ? count - at : len;
 			if (x < u->dims[2])
 				r->segs[n++] = (struct seg){ (uint32_t)(at + back), (uint32_t)len,
 					(z * a->out[1] + row) * a->out[2] + x * s[2] +
 					u->phase[2] };
-			x += len;
-			y += x == pitch;
-			x = x == pitch ? 0 : x;
+			for (x += len; x >= pitch; x -= pitch)
+				y++;
 		}
 	}
 	r->first[p] = n;
@@ -318,6 +319,31 @@ static tile_fn *const tiles[ROWS] = {
 static tile_fn *const few[] = { few_1, few_2, few_3 };
 static const uint8_t few_panels[] = { FEW_1, FEW_2, FEW_3 };
 
+/* @n floats of a panel, of which there are two vectors. */
+RLX_INLINE void seg_store(float *d, const float *v, size_t n)
+{
+	if (n < C) {
+		vf_storen(d, vf_loadu(v), n);
+		return;
+	}
+	/* the last vector overlaps the first */
+	vf_storeu(d, vf_loadu(v));
+	vf_storeu(d + n - C, vf_loadu(v + n - C));
+}
+
+/* A row whose pixels are all beside one another, by an activation that is done in registers. */
+RLX_INLINE void row_store_whole(const struct run *r, const float *sums, size_t apart, vf bias,
+				float *y, const float *res)
+{
+	for (size_t i = 0; i < TILE_K; i++) {
+		vf x = vf_loadu(sums + i * apart) + bias;
+
+		if (res)
+			x += vf_loadu(res + i * C);
+		vf_storeu(y + i * C, conv_fuse_run(&r->fuse, x));
+	}
+}
+
 /* One channel of one panel: bias, residual, activation, and out. */
 static void row_store(const struct run *r, const struct unit *u, const float *sums, size_t apart,
 		      size_t panel, size_t ch)
@@ -330,8 +356,12 @@ static void row_store(const struct run *r, const struct unit *u, const float *su
 	float *y = a->y + u->n * a->y_n + ch * plane;
 	const float *res = a->res ? a->res + u->n * a->res_n + ch * plane : NULL;
 	bool whole = s < end && s->len == PANEL && step == 1;
-	_Alignas(64) float v[PANEL];
+	_Alignas(64) float v[PANEL + C];	/* a vector is read from any of the first */
 
+	if (whole && r->fused) {
+		row_store_whole(r, sums, apart, bias, y + s->out, res ? res + s->out : NULL);
+		return;
+	}
 	for (i = 0; i < TILE_K; i++) {
 		vf x = vf_loadu(sums + i * apart) + bias;
 
@@ -350,14 +380,14 @@ static void row_store(const struct run *r, const struct unit *u, const float *su
 	else if (res && !whole)
 		for (i = 0; i < PANEL; i += C)
 			vf_store(v + i, conv_fuse_run(&r->fuse, vf_load(v + i)));
+	vf_store(v + PANEL, vf_zero());
+	for (; step == 1 && s < end; s++)
+		seg_store(y + s->out, v + s->at, s->len);
 	for (; s < end; s++) {
 		float *d = y + s->out;
 
-		if (step == 1)
-			memcpy(d, v + s->at, s->len * sizeof(*d));
-		else
-			for (j = 0; j < s->len; j++)
-				d[j * step] = v[s->at + j];
+		for (j = 0; j < s->len; j++)
+			d[j * step] = v[s->at + j];
 	}
 }
 
