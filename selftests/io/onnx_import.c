@@ -7,56 +7,10 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
-#include "io/onnx/build.h"
-#include "ir/eval.h"
 #include "ir/graph.h"
-#include "selftests/io/onnx_write.h"
+#include "selftests/io/onnx_model.h"
 
 static const int64_t dims_n4[] = { -1, 4 };
-
-static struct onnx_file *open_model(const struct out *o)
-{
-	struct rlx_error err = { 0 };
-	struct onnx_file *f;
-
-	CHECKF(!onnx_open_mem(keep_copy(o->b, o->n), o->n, "mem",
-			      ONNX_ROOT_MODEL, &f, &err), "%s", err.text);
-	return f;
-}
-
-static struct rlx_spec f32_spec(const char *name, int64_t a, int64_t b)
-{
-	return (struct rlx_spec){
-		.kind = RLX_SPEC_TENSOR, .name = name, .type = rlx_type(RLX_F32, a, b),
-	};
-}
-
-static void build(struct onnx_file *f, struct rlx_instance in,
-		  struct rlx_segment *seg)
-{
-	struct rlx_error err = { 0 };
-
-	CHECKF(!onnx_build(f, &in, seg, &err), "%s", err.text);
-}
-
-/* The model with these inputs is refused with @st and a text with @text. */
-static void refuse(const struct out *g, int64_t opset, struct rlx_spec spec,
-		   enum rlx_status st, const char *text)
-{
-	struct rlx_instance in = { .spec = &spec, .n_spec = 1 };
-	struct rlx_error err = { 0 };
-	struct rlx_segment seg;
-	struct onnx_file *f;
-	struct out o;
-
-	model_of(&o, g, opset);
-	f = open_model(&o);
-	CHECKF(onnx_build(f, &in, &seg, &err) == st, "%s: %s",
-	       rlx_status_name(err.status), err.text);
-	CHECKF(strstr(err.text, text), "\"%s\" lacks \"%s\"", err.text, text);
-	CHECK(!seg.g && !seg.mem);
-	onnx_put(f);
-}
 
 /* How many nodes of the graph are not leaves. */
 static unsigned int work(const struct rlx_graph *g)
@@ -75,35 +29,6 @@ static unsigned int count_of(const struct rlx_graph *g, const struct rlx_op_def 
 	for (i = 0; i < g->n_node; i++)
 		n += g->node[i].def == def;
 	return n;
-}
-
-/* Run a segment with f32 inputs given by name. */
-static void run(const struct rlx_segment *seg, const char *const *name,
-		const void *const *data, struct rlx_tensor *out)
-{
-	struct rlx_error err = { 0 };
-	struct rlx_tensor in[8];
-	unsigned int i, k;
-
-	for (i = 0; i < rlx_graph_io_count(seg->g, RLX_IO_INPUT); i++) {
-		const char *want = rlx_graph_io_name(seg->g, RLX_IO_INPUT, i);
-
-		for (k = 0; name[k] && strcmp(name[k], want); k++)
-			;
-		CHECKF(name[k], "nobody gives '%s'", want);
-		in[i].type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g,
-					  RLX_IO_INPUT, i));
-		in[i].data = (void *)(uintptr_t)data[k];
-	}
-	for (i = 0; i < rlx_graph_io_count(seg->g, RLX_IO_OUTPUT); i++) {
-		out[i].type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g,
-					   RLX_IO_OUTPUT, i));
-		out[i].data = keep_copy(NULL, (size_t)
-					rlx_type_bytes(&out[i].type));
-		memset(out[i].data, 0xa5,
-		       (size_t)rlx_type_bytes(&out[i].type));
-	}
-	CHECKF(!rlx_graph_eval(seg->g, in, out, &err), "%s", err.text);
 }
 
 /* y = reshape(x, [shape(x)[0] * 2, -1]): only the reshape is left. */

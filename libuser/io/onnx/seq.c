@@ -28,8 +28,22 @@ static enum rlx_status position(struct onnx_op *q, uint32_t i, int64_t dflt,
 	return RLX_OK;
 }
 
+/*
+ * Sequences hold tensors. Of sequences, ones that name each other twice would be walked in time
+ * that doubles with each.
+ */
+static bool is_item(const struct onnx_val *v)
+{
+	return v && (v->kind == RLX_SPEC_TENSOR || v->kind == RLX_SPEC_STRINGS);
+}
+
 enum rlx_status onnx_sequence_construct(struct onnx_op *q)
 {
+	uint32_t i;
+
+	for (i = 0; i < q->n_in; i++)
+		if (!is_item(q->in[i]))
+			return op_err(q, RLX_ETYPE, "input %u is no tensor", i);
 	if (q->n_out)
 		q->out[0] = onnx_val_list(q->b, q->in, q->n_in);
 	return q->b->err->status;
@@ -88,6 +102,8 @@ enum rlx_status onnx_sequence_insert(struct onnx_op *q)
 		return st;
 	if (!onnx_given(q, 1) || !q->n_out)
 		return op_err(q, RLX_EPARSE, "no tensor to insert");
+	if (!is_item(q->in[1]))
+		return op_err(q, RLX_ETYPE, "input 1 is no tensor");
 	y = onnx_val_list(q->b, NULL, 0);
 	if (!y)
 		return RLX_ENOMEM;
@@ -266,8 +282,11 @@ enum rlx_status onnx_sequence_map(struct onnx_op *q)
 			st = onnx_inline(q, g,
 				(struct onnx_vals){ in, q->n_in },
 				(struct onnx_vals){ out, q->n_out }, true);
-		for (k = 0; !st && k < q->n_out; k++)
+		for (k = 0; !st && k < q->n_out; k++) {
+			if (!is_item(out[k]))
+				st = op_err(q, RLX_ETYPE, "output %u of the body is no tensor", k);
 			q->out[k]->item[i] = out[k];
+		}
 	}
 	q->b->pins = pin.next;
 	return st;
