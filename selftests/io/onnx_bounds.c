@@ -43,4 +43,70 @@ TEST(sequences_hold_tensors)
 	refuse(&g, 17, spec_x(), RLX_ETYPE, "input 0 is no tensor");
 }
 
+/* A loop of @trips steps over a sequence, so that it is unrolled; the body makes t of s. */
+static void put_loop(struct out *g, const struct out *nodes, int64_t trips)
+{
+	struct out body = { .n = 0 }, n;
+
+	body = *nodes;
+	put_info(&body, 11, "i", ONNX_INT64, NULL, 0);
+	put_info(&body, 11, "c", ONNX_BOOL, NULL, 0);
+	put_info(&body, 11, "s", ONNX_FLOAT, NULL, 0);
+	put_info(&body, 12, "c", ONNX_BOOL, NULL, 0);
+	put_info(&body, 12, nodes->n ? "t" : "s", ONNX_FLOAT, NULL, 0);
+	put_i64_tensor(g, 5, "trips", &trips, 0);
+	put_node(g, "SequenceEmpty > none");
+	node_of(&n, "Loop trips _ none > z");
+	put_attr_graph(&n, "body", &body);
+	put_msg(g, 1, &n);
+	put_node(g, "SequenceLength z > y");
+}
+
+/* Work that grows faster than the file: each took more than 2 GB or 20 s. */
+TEST(work_is_bounded_whatever_repeats_it)
+{
+	struct out g, body = { .n = 0 }, n;
+	int i;
+
+	/* every step copies a list that is one longer */
+	begin(&g);
+	put_node(&body, "SequenceInsert s x > t");
+	put_loop(&g, &body, 200000);
+	refuse(&g, 17, spec_x(), RLX_ENOSUP, "more than 262144 nodes after unrolling");
+	/* steps that have no node */
+	begin(&g);
+	body.n = 0;
+	put_loop(&g, &body, 1 << 20);
+	refuse(&g, 17, spec_x(), RLX_ENOSUP, "more than 262144 nodes after unrolling");
+	/* names that a step looks up */
+	begin(&g);
+	body.n = 0;
+	put_node(&body, "SequenceInsert s x > u");
+	node_of(&n, "SequenceErase u > t");
+	for (i = 0; i < 3000; i++)
+		put_str(&n, 2, "");
+	put_msg(&body, 1, &n);
+	put_loop(&g, &body, 100000);
+	refuse(&g, 17, spec_x(), RLX_ENOSUP, "more than 262144 nodes after unrolling");
+}
+
+/* Loops over sequences of a size that somebody may have. */
+TEST(loops_over_sequences_are_unrolled)
+{
+	struct rlx_spec x = spec_x();
+	struct out g, body = { .n = 0 }, o;
+	struct rlx_segment seg;
+	struct onnx_file *f;
+
+	begin(&g);
+	put_node(&body, "SequenceInsert s x > t");
+	put_loop(&g, &body, 3000);
+	model_of(&o, &g, 17);
+	f = open_model(&o);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
+	rlx_segment_fini(&seg);
+	onnx_put(f);
+}
+
 TEST_MAIN()

@@ -88,11 +88,15 @@ void onnx_captures(struct onnx_op *q, const struct onnx_body *b, rlx_value *v)
 enum rlx_status onnx_stack(struct onnx_op *q, struct onnx_val *const *y,
 			     uint32_t n, rlx_value *out)
 {
-	rlx_value *v = rlx_bump_new(&q->b->mem, n, sizeof(*v));
+	enum rlx_status st = onnx_charge(q, n, 0);
 	int64_t dim[RLX_MAX_RANK];
 	struct rlx_type t;
 	uint32_t i, k;
+	rlx_value *v;
 
+	if (st)
+		return st;
+	v = rlx_bump_new(&q->b->mem, n, sizeof(*v));
 	if (!v)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++) {

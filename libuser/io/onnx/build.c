@@ -10,8 +10,12 @@
 #include "io/onnx/imp.h"
 
 #define MAX_DEPTH	64	/* of scopes */
-/* Unrolling and nested functions multiply: a bound against hostile models. */
+/*
+ * Unrolling and nested functions multiply: a bound against hostile models. References to values
+ * are kept until the import ends; so many weigh as much as a node.
+ */
 #define MAX_NODES	(256u << 10)
+#define NODE_REFS	32
 
 struct onnx_val *onnx_lookup(struct onnx_scope *s, struct rlx_str name)
 {
@@ -72,16 +76,32 @@ static const struct onnx_function *function_of(const struct onnx_build *b,
 	return NULL;
 }
 
+enum rlx_status onnx_charge(struct onnx_op *q, uint64_t nodes, uint64_t refs)
+{
+	uint64_t *n = &q->b->n_node;
+
+	/* Each is at most the size of a file, or 2^32. */
+	*n += nodes + refs / NODE_REFS;
+	if (*n > MAX_NODES)
+		return op_err(q, RLX_ENOSUP, "more than %u nodes after unrolling", MAX_NODES);
+	return RLX_OK;
+}
+
 static enum rlx_status run_nodes(struct onnx_build *b, struct onnx_scope *s,
 				 const struct onnx_node *n, size_t count);
 
 static enum rlx_status scope_begin(struct onnx_op *q, struct onnx_scope *s)
 {
 	struct onnx_build *b = q->b;
+	enum rlx_status st;
 
 	if (b->depth >= MAX_DEPTH)
 		return op_err(q, RLX_EPARSE, "functions or graphs nest more "
 			      "than %d deep", MAX_DEPTH);
+	/* A step of a loop is work even if its body has no nodes. */
+	st = onnx_charge(q, 1, 0);
+	if (st)
+		return st;
 	b->depth++;
 	s->caller = b->scope;
 	b->scope = s;
@@ -289,10 +309,9 @@ static enum rlx_status run_node(struct onnx_build *b, struct onnx_scope *s,
 	uint32_t i;
 
 	q.opset = opset_of(b, s, n->domain);
-	if (++b->n_node > MAX_NODES || n->ninputs > MAX_NODES ||
-	    n->noutputs > MAX_NODES)
-		return op_err(&q, RLX_ENOSUP, "more than %u nodes after "
-			      "unrolling", MAX_NODES);
+	st = onnx_charge(&q, 1, (uint64_t)n->ninputs + n->noutputs);
+	if (st)
+		return st;
 	q.n_in = (uint32_t)n->ninputs;
 	q.n_out = (uint32_t)n->noutputs;
 	q.in = rlx_bump_new(&b->mem, n->ninputs, sizeof(*q.in));

@@ -73,7 +73,7 @@ struct onnx_build {
 	uint32_t			 n_segment, n_serial, n_val, n_walk;
 	uint32_t			 body;		/* depth of bodies */
 	uint32_t			 depth;		/* of scopes */
-	uint64_t			 n_node, folded;	/* bytes */
+	uint64_t			 n_node, folded;	/* onnx_charge(); bytes */
 	struct onnx_scope		*scope;
 	struct onnx_pin			*pins;
 	struct onnx_val			*vals;
@@ -136,6 +136,11 @@ enum rlx_status onnx_inline(struct onnx_op *q, const struct onnx_graph *g,
 			    struct onnx_vals in, struct onnx_vals out,
 			    bool repeats);
 enum rlx_status onnx_nomem(struct onnx_build *b);
+/*
+ * Count work for which a file need not grow as nodes, of which an import has so many: @nodes, and
+ * references to @refs values. RLX_ENOSUP beyond that.
+ */
+enum rlx_status onnx_charge(struct onnx_op *q, uint64_t nodes, uint64_t refs);
 
 /* value.c: values and graphs. */
 struct onnx_val *onnx_val_new(struct onnx_build *b, enum rlx_spec_kind kind);

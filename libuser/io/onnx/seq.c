@@ -104,6 +104,9 @@ enum rlx_status onnx_sequence_insert(struct onnx_op *q)
 		return op_err(q, RLX_EPARSE, "no tensor to insert");
 	if (!is_item(q->in[1]))
 		return op_err(q, RLX_ETYPE, "input 1 is no tensor");
+	st = onnx_charge(q, 0, s->n_item);
+	if (st)
+		return st;
 	y = onnx_val_list(q->b, NULL, 0);
 	if (!y)
 		return RLX_ENOMEM;
@@ -132,6 +135,9 @@ enum rlx_status onnx_sequence_erase(struct onnx_op *q)
 	if (at >= s->n_item || !q->n_out)
 		return op_err(q, RLX_ERANGE, "position %u in a sequence of %u",
 			      at, s->n_item);
+	st = onnx_charge(q, 0, s->n_item);
+	if (st)
+		return st;
 	y = onnx_val_list(q->b, s->item, s->n_item);
 	if (!y)
 		return RLX_ENOMEM;
@@ -182,6 +188,9 @@ enum rlx_status onnx_split_to_sequence(struct onnx_op *q)
 		return op_err(q, RLX_ERANGE, "parts of length %lld of %lld",
 			      (long long)len, (long long)dim);
 	n = one ? (uint32_t)((dim + len - 1) / len) : split.n;
+	st = onnx_charge(q, n, 0);
+	if (st)
+		return st;
 	y = onnx_val_list(q->b, NULL, 0);
 	if (!y || !q->n_out)
 		return onnx_nomem(q->b);
@@ -215,6 +224,8 @@ enum rlx_status onnx_concat_from_sequence(struct onnx_op *q)
 	rlx_value *v;
 
 	st = list_in(q, 0, &s);
+	if (!st)
+		st = onnx_charge(q, stack ? s->n_item : 0, s->n_item);
 	if (st)
 		return st;
 	v = rlx_bump_new(&q->b->mem, s->n_item, sizeof(*v));
@@ -253,6 +264,8 @@ enum rlx_status onnx_sequence_map(struct onnx_op *q)
 	if (!g)
 		return q->b->err->status;
 	st = list_in(q, 0, &s);
+	if (!st)
+		st = onnx_charge(q, 0, (uint64_t)s->n_item * q->n_out);
 	if (st)
 		return st;
 	in = rlx_bump_new(&q->b->mem, q->n_in, sizeof(*in));
