@@ -12,36 +12,63 @@ struct scan {
 	rlx_value		*x;		/* scanned inputs, axis first */
 };
 
-/* Move @axis to the front, or the front to @axis. */
-static rlx_value move_axis(struct onnx_op *q, rlx_value x, int64_t axis,
-			   bool back)
+/* Move @given to the front, or the front to @given. */
+static enum rlx_status move_axis(struct onnx_op *q, rlx_value *x, int64_t given,
+				 bool back)
 {
-	struct rlx_type t = onnx_type(q, x);
+	struct rlx_type t = onnx_type(q, *x);
 	int64_t perm[RLX_MAX_RANK];
-	uint32_t i;
+	enum rlx_status st;
+	uint32_t i, axis;
 
-	if (axis < 0)
-		axis += t.rank;
-	if (!axis || axis >= t.rank)
-		return x;
+	st = onnx_axis(q, given, t.rank, &axis);
+	if (st || !axis)
+		return st;
 	for (i = 0; i < t.rank; i++) {
 		if (back)
 			perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
 		else
 			perm[i] = !i ? axis : i <= axis ? i - 1 : i;
 	}
-	return E(q, transpose, .x = x, .perm = { perm, t.rank });
+	*x = E(q, transpose, .x = *x, .perm = { perm, t.rank });
+	return RLX_OK;
+}
+
+/* Inputs that are scanned: the axis first, of one length. */
+static enum rlx_status scan_inputs(struct onnx_op *q, struct scan *s)
+{
+	enum rlx_status st;
+	struct rlx_type t;
+	uint32_t i;
+
+	s->x = rlx_bump_new(&q->b->mem, s->n_x, sizeof(*s->x));
+	if (!s->x)
+		return onnx_nomem(q->b);
+	for (i = 0; i < s->n_x; i++) {
+		if (!onnx_given(q, s->n_carry + i))
+			return op_err(q, RLX_EPARSE, "input %u is absent",
+				      s->n_carry + i);
+		s->x[i] = onnx_in(q, s->n_carry + i);
+		st = move_axis(q, &s->x[i], s->in_axes.n ? s->in_axes.v[i] : 0, false);
+		if (st)
+			return st;
+		t = onnx_type(q, s->x[i]);
+		if (!t.rank || (i && t.dim[0] != s->length))
+			return op_err(q, RLX_ESHAPE, "the scanned inputs "
+				      "differ in length");
+		s->length = t.dim[0];
+	}
+	return RLX_OK;
 }
 
 static enum rlx_status scan_init(struct onnx_op *q, struct scan *s)
 {
 	int64_t n_x = onnx_attr_i(q, "num_scan_inputs", 0);
-	uint32_t i;
 
 	s->g = onnx_attr_graph(q, "body");
 	s->in_axes = onnx_attr_ints(q, "scan_input_axes");
 	s->out_axes = onnx_attr_ints(q, "scan_output_axes");
-	s->in_dirs = onnx_attr_ints(q, "scan_input_directions");
+	s->in_dirs = onnx_attr_ints(q, q->opset < 9 ? "directions" : "scan_input_directions");
 	s->out_dirs = onnx_attr_ints(q, "scan_output_directions");
 	if (!s->g)
 		return q->b->err->status;
@@ -56,24 +83,7 @@ static enum rlx_status scan_init(struct onnx_op *q, struct scan *s)
 	    (s->out_axes.n && s->out_axes.n != s->n_y) ||
 	    (s->out_dirs.n && s->out_dirs.n != s->n_y))
 		return op_err(q, RLX_EPARSE, "axes or directions do not fit");
-	s->x = rlx_bump_new(&q->b->mem, s->n_x, sizeof(*s->x));
-	if (!s->x)
-		return onnx_nomem(q->b);
-	for (i = 0; i < s->n_x; i++) {
-		struct rlx_type t;
-
-		if (!onnx_given(q, s->n_carry + i))
-			return op_err(q, RLX_EPARSE, "input %u is absent",
-				      s->n_carry + i);
-		s->x[i] = move_axis(q, onnx_in(q, s->n_carry + i),
-				    s->in_axes.n ? s->in_axes.v[i] : 0, false);
-		t = onnx_type(q, s->x[i]);
-		if (!t.rank || (i && t.dim[0] != s->length))
-			return op_err(q, RLX_ESHAPE, "the scanned inputs "
-				      "differ in length");
-		s->length = t.dim[0];
-	}
-	return RLX_OK;
+	return scan_inputs(q, s);
 }
 
 static enum rlx_status scan_body(struct onnx_op *q, const struct scan *s,
@@ -134,9 +144,11 @@ static enum rlx_status scan_emit(struct onnx_op *q, const struct scan *s,
 	      .xs = { xs, n });
 	for (i = 0; i < q->n_out; i++) {
 		o = onnx_nth(q, y, i);
-		if (i >= s->n_carry && s->out_axes.n)
-			o = move_axis(q, o, s->out_axes.v[i - s->n_carry],
-				      true);
+		st = onnx_graph_status(q);
+		if (!st && i >= s->n_carry && s->out_axes.n)
+			st = move_axis(q, &o, s->out_axes.v[i - s->n_carry], true);
+		if (st)
+			return st;
 		onnx_out(q, i, o);
 	}
 	return RLX_OK;
@@ -197,7 +209,6 @@ static enum rlx_status batched_scan(struct onnx_op *q)
 	if (onnx_given(q, 0))
 		return op_err(q, RLX_ENOSUP, "input sequence_lens is not "
 			      "supported");
-	onnx_attr_of(q, "directions");
 	for (k = 1; k < q->n_in; k++)
 		if (!q->in[k] || q->in[k]->kind != RLX_SPEC_TENSOR)
 			return op_err(q, RLX_ETYPE, "input %u is no tensor", k);

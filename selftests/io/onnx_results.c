@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+/* What ONNX ops give where attributes, types and shapes are seldom ones. */
+#include "selftests/io/onnx_model.h"
+
+static void put_attr_ints(struct out *n, const char *name, const int64_t *v, size_t count)
+{
+	struct out a = { .n = 0 };
+	size_t i;
+
+	put_str(&a, 1, name);
+	for (i = 0; i < count; i++)
+		put_int(&a, 8, (uint64_t)v[i]);
+	put_int(&a, 20, ONNX_ATTR_INTS);
+	put_msg(n, 5, &a);
+}
+
+/* An initializer [n] of f32. */
+static void put_f32_tensor(struct out *g, const char *name, const float *v, size_t n)
+{
+	struct out t = { .n = 0 };
+
+	tensor_head(&t, name, ONNX_FLOAT, (int64_t)n);
+	put_bytes(&t, 9, v, n * sizeof(*v));
+	put_msg(g, 5, &t);
+}
+
+/* The model's only output for its only input; its elements are the caller's until the next. */
+static struct rlx_tensor result(const struct out *g, int64_t opset, struct rlx_spec x,
+				const void *data)
+{
+	static struct rlx_tensor out[8];
+	struct rlx_segment seg;
+	struct onnx_file *f;
+	struct out o;
+
+	model_of(&o, g, opset);
+	f = open_model(&o);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
+	run(&seg, (const char *const[]){ x.name, NULL }, (const void *const[]){ data }, out);
+	rlx_segment_fini(&seg);
+	onnx_put(f);
+	return out[0];
+}
+
+static void check_f32(struct rlx_tensor y, const float *want, int64_t n)
+{
+	int64_t i;
+
+	CHECK_EQ(y.type.dtype, RLX_F32);
+	CHECK_EQ(rlx_type_count(&y.type), n);
+	for (i = 0; i < n; i++)
+		CHECKF(((const float *)y.data)[i] == want[i], "element %lld is %g, not %g",
+		       (long long)i, (double)((const float *)y.data)[i], (double)want[i]);
+}
+
+/* s + e, also as what is stacked. */
+static void put_sums(struct out *n)
+{
+	struct out body = { .n = 0 };
+
+	put_node(&body, "Add s e > t");
+	put_node(&body, "Identity t > u");
+	put_info(&body, 11, "s", ONNX_FLOAT, NULL, 0);
+	put_info(&body, 11, "e", ONNX_FLOAT, NULL, 0);
+	put_info(&body, 12, "t", ONNX_FLOAT, NULL, 0);
+	put_info(&body, 12, "u", ONNX_FLOAT, NULL, 0);
+	put_attr_graph(n, "body", &body);
+	put_attr_i(n, "num_scan_inputs", 1);
+}
+
+/* Opset 8 names the directions otherwise; they were read and not followed. */
+TEST(scan_of_opset_8_goes_backwards)
+{
+	static const float zero = 0, x[] = { 1, 2, 4 }, sums[] = { 4, 6, 7 };
+	static const int64_t dims[] = { 1, 3 }, back = 1;
+	struct out g = { .n = 0 }, n;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_f32_tensor(&g, "zero", &zero, 1);
+	node_of(&n, "Scan _ zero x > last y");
+	put_sums(&n);
+	put_attr_ints(&n, "directions", &back, 1);
+	put_msg(&g, 1, &n);
+	check_f32(result(&g, 8, f32_spec("x", 1, 3), x), sums, 3);
+}
+
+/* An axis that is not there was taken for 0, or for the order that there was. */
+TEST(scan_refuses_axes_that_are_not_there)
+{
+	static const int64_t dims[] = { 3, 1 }, far[] = { 2, -3 };
+	static const char *const attr[] = { "scan_input_axes", "scan_output_axes" };
+	static const float zero = 0;
+	struct out g, n;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+		put_f32_tensor(&g, "zero", &zero, 1);
+		node_of(&n, "Scan zero x > last y");
+		put_sums(&n);
+		put_attr_ints(&n, attr[i / 2], &far[i % 2], 1);
+		put_msg(&g, 1, &n);
+		refuse(&g, 11, f32_spec("x", 3, 1), RLX_ESHAPE, "of a tensor of rank 2");
+	}
+}
+
+TEST_MAIN()
