@@ -108,4 +108,58 @@ TEST(scan_refuses_axes_that_are_not_there)
 	}
 }
 
+/* Over no axes, but for the steps that are no reduction. */
+TEST(reductions_over_no_axes_do_the_rest)
+{
+	static const struct {
+		const char	*op;
+		float		 want[2];
+	} c[] = {
+		{ "ReduceL1", { 4, 3 } }, { "ReduceL2", { 4, 3 } },
+		{ "ReduceSumSquare", { 16, 9 } }, { "ReduceLogSumExp", { -4, 3 } },
+		{ "ReduceSum", { -4, 3 } },
+	};
+	static const float x[] = { -4, 3 };
+	static const int64_t dims[] = { 1, 2 };
+	struct out g, n;
+	char line[64];
+	size_t i;
+
+	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+		snprintf(line, sizeof(line), "%s x > y", c[i].op);
+		node_of(&n, line);
+		put_attr_i(&n, "noop_with_empty_axes", 1);
+		put_msg(&g, 1, &n);
+		check_f32(result(&g, 18, f32_spec("x", 1, 2), x), c[i].want, 2);
+	}
+}
+
+/* The standard has them of integers, too: 5 = sqrt(9 + 16), 2 = [log 10], 4 = [4.05]. */
+TEST(roots_and_logarithms_of_integers_are_reduced)
+{
+	static const char *const op[] = { "ReduceL2", "ReduceLogSum", "ReduceLogSumExp" };
+	static const int64_t x[3][2] = { { 3, -4 }, { 4, 6 }, { 4, 1 } }, want[] = { 5, 2, 4 };
+	struct rlx_spec spec = f32_spec("x", 1, 2);
+	static const int64_t dims[] = { 1, 2 };
+	struct rlx_tensor y;
+	struct out g;
+	char line[64];
+	int i;
+
+	spec.type.dtype = RLX_I64;
+	for (i = 0; i < 3; i++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_INT64, dims, 2);
+		put_info(&g, 12, "y", ONNX_INT64, NULL, 0);
+		snprintf(line, sizeof(line), "%s x > y", op[i]);
+		put_node(&g, line);
+		y = result(&g, 13, spec, x[i]);
+		CHECK_EQ(y.type.dtype, RLX_I64);
+		CHECK_EQ(*(const int64_t *)y.data, want[i]);
+	}
+}
+
 TEST_MAIN()

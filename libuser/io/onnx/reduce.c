@@ -54,12 +54,36 @@ rlx_value onnx_reduce_as(struct onnx_op *q, rlx_value x, struct rlx_ints axes,
 	}
 }
 
+/* What is left of a reduction over no axes. */
+static rlx_value reduce_none(struct onnx_op *q, rlx_value x, int kind)
+{
+	switch (kind) {
+	case ONNX_L1:
+	case ONNX_L2:
+		return E(q, abs, .x = x);
+	case ONNX_SUMSQ:
+		return E(q, mul, .a = x, .b = x);
+	case ONNX_LOGSUM:
+		return E(q, log, .x = x);
+	default:
+		return x;
+	}
+}
+
+/* Roots and logarithms of integers, which the standard truncates, are taken of floats. */
+static bool goes_by_floats(const struct rlx_type *t, int kind)
+{
+	return rlx_dtype_is_int(t->dtype) && (kind == ONNX_L2 || kind == ONNX_LOGSUM ||
+					      kind == ONNX_LOGSUMEXP);
+}
+
 enum rlx_status onnx_do_reduce(struct onnx_op *q)
 {
 	int kind = *(const int *)q->row->arg;
 	bool keep = onnx_attr_i(q, "keepdims", 1), noop;
 	struct rlx_ints axes;
 	enum rlx_status st;
+	struct rlx_type t;
 	rlx_value x;
 
 	noop = onnx_attr_i(q, "noop_with_empty_axes", 0);
@@ -67,10 +91,16 @@ enum rlx_status onnx_do_reduce(struct onnx_op *q)
 	if (st)
 		return st;
 	x = onnx_in(q, 0);
+	t = onnx_type(q, x);
+	if (goes_by_floats(&t, kind))
+		x = E(q, cast, .x = x, .to = RLX_F64);
 	if (noop && !axes.n)
-		onnx_out(q, 0, x);
+		x = reduce_none(q, x, kind);
 	else
-		onnx_out(q, 0, onnx_reduce_as(q, x, axes, kind, keep));
+		x = onnx_reduce_as(q, x, axes, kind, keep);
+	if (goes_by_floats(&t, kind))
+		x = E(q, cast, .x = x, .to = t.dtype);
+	onnx_out(q, 0, x);
 	return RLX_OK;
 }
 
