@@ -162,4 +162,46 @@ TEST(roots_and_logarithms_of_integers_are_reduced)
 	}
 }
 
+/* A condition may be longer than the axis: known, and where only its number is asked for. */
+TEST(compress_drops_what_is_behind_the_axis)
+{
+	static const int64_t dims[] = { 1, 4 }, flags[] = { 1, 0, 1, 1 }, line = -1, one = 1;
+	static const float x[] = { 1, 2, 3, 4 }, zero = 0;
+	struct rlx_tensor count = { rlx_type(RLX_I64), (void *)(uintptr_t)&one };
+	struct rlx_answer answer = { 1, &count };
+	struct rlx_spec spec = f32_spec("x", 1, 4);
+	struct rlx_segment seg;
+	struct onnx_file *f;
+	struct out g, n, o;
+	int known;
+
+	for (known = 0; known < 2; known++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+		put_i64_tensor(&g, 5, "flags", flags, 4);
+		put_i64_tensor(&g, 5, "line", &line, 1);
+		put_f32_tensor(&g, "zero", &zero, 1);
+		put_node(&g, "Reshape x line > r");
+		node_of(&n, "Cast flags > c");
+		put_attr_i(&n, "to", ONNX_BOOL);
+		put_msg(&g, 1, &n);
+		put_node(&g, "Greater r zero > d");
+		node_of(&n, known ? "Compress x c > y" : "Compress x d > y");
+		put_attr_i(&n, "axis", 0);
+		put_msg(&g, 1, &n);
+		if (known) {
+			check_f32(result(&g, 13, spec, x), x, 4);
+			continue;
+		}
+		model_of(&o, &g, 13);
+		f = open_model(&o);
+		build(f, (struct rlx_instance){ .spec = &spec, .n_spec = 1, .answer = &answer,
+						.n_answer = 1 }, &seg);
+		CHECK_EQ(seg.need, RLX_NEED_NOTHING);
+		rlx_segment_fini(&seg);
+		onnx_put(f);
+	}
+}
+
 TEST_MAIN()

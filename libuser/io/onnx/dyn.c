@@ -14,9 +14,9 @@ enum rlx_status onnx_nonzero(struct onnx_op *q)
 	return RLX_OK;
 }
 
-/* A known condition is a list of indices. */
+/* A known condition is a list of indices; what stands behind @len elements is dropped. */
 static enum rlx_status compress_known(struct onnx_op *q, rlx_value x,
-				      uint32_t axis)
+				      uint32_t axis, int64_t len)
 {
 	struct onnx_val *c = q->in[1];
 	const int64_t *v;
@@ -27,7 +27,7 @@ static enum rlx_status compress_known(struct onnx_op *q, rlx_value x,
 	idx = rlx_bump_new(&q->b->mem, n, sizeof(*idx));
 	if (!v || !idx)
 		return onnx_nomem(q->b);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n && i < len; i++)
 		if (v[i])
 			idx[k++] = i;
 	onnx_out(q, 0, E(q, gather, .x = x,
@@ -36,13 +36,22 @@ static enum rlx_status compress_known(struct onnx_op *q, rlx_value x,
 	return RLX_OK;
 }
 
+/* The condition without what stands behind @len elements. */
+static rlx_value compress_cond(struct onnx_op *q, int64_t len)
+{
+	rlx_value cond = onnx_in(q, 1);
+	struct rlx_type t = onnx_type(q, cond);
+
+	return t.rank == 1 && t.dim[0] > len ? onnx_cut(q, cond, 0, 0, len) : cond;
+}
+
 enum rlx_status onnx_compress(struct onnx_op *q)
 {
 	bool flat = !onnx_has(q, "axis");
 	int64_t axis = onnx_attr_i(q, "axis", 0), len, n;
-	struct rlx_type t, tc;
+	struct rlx_type t;
 	enum rlx_status st;
-	rlx_value x, cond;
+	rlx_value x;
 	uint32_t a = 0;
 
 	x = onnx_in(q, 0);
@@ -52,21 +61,18 @@ enum rlx_status onnx_compress(struct onnx_op *q)
 		if (st)
 			return st;
 	}
+	len = flat ? rlx_type_count(&t) : t.dim[a];
 	if (onnx_given(q, 1) && q->in[1]->blob) {
 		if (flat)
-			x = E(q, reshape, .x = x, .shape = RLX_INTS(-1));
-		return compress_known(q, x, a);
+			x = onnx_reshape(q, x, 1, &len);
+		return compress_known(q, x, a, len);
 	}
-	cond = onnx_in(q, 1);
-	tc = onnx_type(q, cond);
-	len = flat ? rlx_type_count(&t) : t.dim[a];
-	if (tc.rank == 1 && tc.dim[0] > len)
-		cond = onnx_cut(q, cond, 0, 0, len);
-	st = onnx_need_value(q, E(q, nonzero_count, .x = cond), &n);
+	st = onnx_need_value(q, E(q, nonzero_count, .x = compress_cond(q, len)), &n);
 	if (st)
 		return st;
+	/* perhaps in another graph */
 	onnx_out(q, 0, E(q, compress, .x = onnx_in(q, 0),
-			 .cond = onnx_in(q, 1), .axis = (int32_t)a,
+			 .cond = compress_cond(q, len), .axis = (int32_t)a,
 			 .flat = flat, .count = n));
 	return RLX_OK;
 }
