@@ -204,4 +204,32 @@ TEST(compress_drops_what_is_behind_the_axis)
 	}
 }
 
+/* 5 less 2, and 9 more 0: a bias of bytes has no negative, nor 0.5 one of integers. */
+TEST(shrink_of_integers_has_its_bias)
+{
+	static const struct {
+		float	bias;
+		uint8_t	want[2];
+	} c[] = { { 2, { 3, 7 } }, { 0.5f, { 4, 8 } } };
+	static const int64_t dims[] = { 1, 2 };
+	static const uint8_t x[] = { 5, 9 };
+	struct rlx_spec spec = f32_spec("x", 1, 2);
+	struct out g, n, a;
+	int i;
+
+	spec.type.dtype = RLX_U8;
+	for (i = 0; i < 2; i++) {
+		g.n = a.n = 0;
+		put_info(&g, 11, "x", ONNX_UINT8, dims, 2);
+		put_info(&g, 12, "y", ONNX_UINT8, NULL, 0);
+		node_of(&n, "Shrink x > y");
+		put_str(&a, 1, "bias");
+		put_f32(&a, 2, c[i].bias);
+		put_int(&a, 20, ONNX_ATTR_FLOAT);
+		put_msg(&n, 5, &a);
+		put_msg(&g, 1, &n);
+		CHECK(!memcmp(result(&g, 9, spec, x).data, c[i].want, 2));
+	}
+}
+
 TEST_MAIN()

@@ -240,14 +240,17 @@ enum rlx_status onnx_shrink(struct onnx_op *q)
 {
 	double lambda = onnx_attr_f(q, "lambd", 0.5);
 	double bias = onnx_attr_f(q, "bias", 0);
-	rlx_value x = onnx_in(q, 0), y;
-	enum rlx_dtype dt = onnx_type(q, x).dtype;
+	rlx_value x = onnx_in(q, 0), f, y;
+	enum rlx_dtype dt = onnx_type(q, x).dtype, by;
 
-	y = E(q, where, .cond = E(q, gt, .a = x, .b = onnx_num(q, dt, lambda)),
-	      .a = onnx_shift(q, x, -bias), .b = zero(q, x));
-	onnx_out(q, 0, E(q, where, .cond = E(q, lt, .a = x,
-					     .b = onnx_num(q, dt, -lambda)),
-			 .a = onnx_shift(q, x, bias), .b = y));
+	/* Integers need not have lambd and bias, nor their negatives. */
+	by = rlx_dtype_is_int(dt) ? RLX_F64 : dt;
+	f = by == dt ? x : E(q, cast, .x = x, .to = by);
+	y = E(q, where, .cond = E(q, gt, .a = f, .b = onnx_num(q, by, lambda)),
+	      .a = onnx_shift(q, f, -bias), .b = zero(q, f));
+	y = E(q, where, .cond = E(q, lt, .a = f, .b = onnx_num(q, by, -lambda)),
+	      .a = onnx_shift(q, f, bias), .b = y);
+	onnx_out(q, 0, by == dt ? y : E(q, cast, .x = y, .to = dt));
 	return RLX_OK;
 }
 
