@@ -232,4 +232,26 @@ TEST(shrink_of_integers_has_its_bias)
 	}
 }
 
+/* The type that the node asks for, not that of the scale. */
+TEST(dequantize_gives_its_output_dtype)
+{
+	static const int64_t dims[] = { 1, 2 };
+	static const uint8_t x[] = { 5, 9 };
+	struct rlx_spec spec = f32_spec("x", 1, 2);
+	static const float half = 0.5;
+	struct out g = { .n = 0 }, n;
+	struct rlx_tensor y;
+
+	spec.type.dtype = RLX_U8;
+	put_info(&g, 11, "x", ONNX_UINT8, dims, 2);
+	put_info(&g, 12, "y", ONNX_DOUBLE, NULL, 0);
+	put_f32_tensor(&g, "half", &half, 1);
+	node_of(&n, "DequantizeLinear x half > y");
+	put_attr_i(&n, "output_dtype", ONNX_DOUBLE);
+	put_msg(&g, 1, &n);
+	y = result(&g, 23, spec, x);
+	CHECK_EQ(y.type.dtype, RLX_F64);
+	CHECKF(((const double *)y.data)[0] == 2.5, "%g", ((const double *)y.data)[0]);
+}
+
 TEST_MAIN()
