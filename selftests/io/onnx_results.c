@@ -254,4 +254,85 @@ TEST(dequantize_gives_its_output_dtype)
 	CHECKF(((const double *)y.data)[0] == 2.5, "%g", ((const double *)y.data)[0]);
 }
 
+/* An initializer of strings, each of which ends with a blank in @text. */
+static void put_strings(struct out *g, const char *name, const char *text)
+{
+	struct out t = { .n = 0 };
+	const char *end;
+	int64_t n = 0;
+
+	for (; (end = strchr(text, ' ')); text = end + 1, n++)
+		put_bytes(&t, 6, text, (size_t)(end - text));
+	tensor_head(&t, name, ONNX_STRING, n);
+	put_msg(g, 5, &t);
+}
+
+static void begin_f32(struct out *g)
+{
+	static const int64_t dims[] = { 1, 1 };
+
+	g->n = 0;
+	put_info(g, 11, "x", ONNX_FLOAT, dims, 2);
+	put_info(g, 12, "y", ONNX_FLOAT, NULL, 0);
+}
+
+/* Texts are read to their ends, and integers as such. */
+TEST(casts_of_strings_keep_all_digits)
+{
+	static const int64_t want[] = { 9007199254740993, INT64_MIN };
+	static const float x = 0;
+	struct rlx_tensor y;
+	char text[128];
+	struct out g, n;
+
+	begin_f32(&g);
+	put_strings(&g, "s", "9007199254740993 -9223372036854775808 ");
+	node_of(&n, "Cast s > y");
+	put_attr_i(&n, "to", ONNX_INT64);
+	put_msg(&g, 1, &n);
+	y = result(&g, 13, f32_spec("x", 1, 1), &x);
+	CHECK(y.type.dtype == RLX_I64 && !memcmp(y.data, want, sizeof(want)));
+	begin_f32(&g);
+	snprintf(text, sizeof(text), "1%090d ", 0);
+	put_strings(&g, "s", text);
+	node_of(&n, "Cast s > y");
+	put_attr_i(&n, "to", ONNX_DOUBLE);
+	put_msg(&g, 1, &n);
+	y = result(&g, 13, f32_spec("x", 1, 1), &x);
+	CHECKF(*(const double *)y.data == 1e90, "%g", *(const double *)y.data);
+}
+
+/* The largest number of 64 bits without a sign came out as -1. */
+TEST(casts_to_strings_have_no_sign_of_their_own)
+{
+	static const int64_t most = -1;
+	struct out g, n, o, t = { .n = 0 };
+	struct rlx_spec x = f32_spec("x", 1, 1);
+	struct rlx_segment seg;
+	struct onnx_file *f;
+
+	begin_f32(&g);
+	tensor_head(&t, "u", ONNX_UINT64, 1);
+	put_bytes(&t, 9, &most, 8);
+	put_msg(&g, 5, &t);
+	node_of(&n, "Cast u > y");
+	put_attr_i(&n, "to", ONNX_STRING);
+	put_msg(&g, 1, &n);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.out[0].kind, RLX_SPEC_STRINGS);
+	CHECK_EQ(seg.out[0].str[0].n, 20);
+	CHECK(!memcmp(seg.out[0].str[0].p, "18446744073709551615", 20));
+	rlx_segment_fini(&seg);
+	onnx_put(f);
+	/* nor has a sequence a text */
+	begin_f32(&g);
+	put_node(&g, "SequenceConstruct x > s");
+	node_of(&n, "Cast s > y");
+	put_attr_i(&n, "to", ONNX_STRING);
+	put_msg(&g, 1, &n);
+	refuse(&g, 13, x, RLX_ETYPE, "the input is no tensor");
+}
+
 TEST_MAIN()

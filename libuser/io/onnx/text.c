@@ -29,7 +29,8 @@ static struct rlx_str dup_str(struct onnx_op *q, const char *s, size_t n)
 		onnx_nomem(q->b);
 		return (struct rlx_str){ 0 };
 	}
-	memcpy(p, s, n);
+	if (n)
+		memcpy(p, s, n);
 	return (struct rlx_str){ p, n };
 }
 
@@ -42,7 +43,8 @@ static struct rlx_str number_text(struct onnx_op *q,
 	double x;
 
 	if (el_is_int(t->type.dtype)) {
-		snprintf(buf, sizeof(buf), "%lld", (long long)el_geti(t, i));
+		snprintf(buf, sizeof(buf), t->type.dtype == RLX_U64 ? "%llu" : "%lld",
+			 (long long)el_geti(t, i));
 		return dup_str(q, buf, strlen(buf));
 	}
 	x = el_get(t, i);
@@ -91,27 +93,44 @@ static enum rlx_status to_strings(struct onnx_op *q)
 	return RLX_OK;
 }
 
+/* Does all of @s say an integer that @dt holds? Of 64 bits, which doubles do not. */
+static bool whole_number(const char *s, enum rlx_dtype dt, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = dt == RLX_U64 ? strtoull(s, &end, 10) : (uint64_t)strtoll(s, &end, 10);
+	/* strtoull() takes -1 for the largest */
+	return !errno && end != s && !*end && (dt != RLX_U64 || !strchr(s, '-'));
+}
+
 static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 {
+	bool whole = dt == RLX_I64 || dt == RLX_U64;
 	struct onnx_val *x = q->in[0];
 	struct rlx_type t = x->type;
 	int64_t i, n = count_of(&x->type);
+	uint64_t *u;
 	rlx_value y;
 	double *v;
 
 	v = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*v));
-	if (!v)
+	u = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*u));
+	if (!v || !u)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++) {
-		char buf[128], *end;
+		struct rlx_str s = dup_str(q, x->str[i].p, x->str[i].n);
+		char *end;
 
-		snprintf(buf, sizeof(buf), "%.*s", ONNX_STR(x->str[i]));
-		v[i] = rlx_strtod(buf, &end);
-		if (end == buf || *end)
-			return op_err(q, RLX_EINVAL, "'%s' is no number", buf);
+		if (!s.p)
+			return RLX_ENOMEM;
+		v[i] = rlx_strtod(s.p, &end);
+		if (end == s.p || end != s.p + s.n)
+			return op_err(q, RLX_EINVAL, "'%.*s' is no number", ONNX_STR(s));
+		whole = whole && whole_number(s.p, dt, &u[i]);
 	}
-	t.dtype = RLX_F64;
-	y = rlx_constant(q->b->ctx->g, t, v);
+	t.dtype = whole ? dt : RLX_F64;
+	y = rlx_constant(q->b->ctx->g, t, whole ? (const void *)u : v);
 	onnx_out(q, 0, E(q, cast, .x = y, .to = dt));
 	return RLX_OK;
 }
@@ -161,9 +180,12 @@ static enum rlx_status cast_to(struct onnx_op *q, int64_t to)
 
 	if (!onnx_given(q, 0) || !q->n_out)
 		return op_err(q, RLX_EPARSE, "no input");
+	if (to == ONNX_STRING && q->in[0]->kind == RLX_SPEC_STRINGS)
+		return onnx_identity(q);
+	if (to == ONNX_STRING && q->in[0]->kind != RLX_SPEC_TENSOR)
+		return op_err(q, RLX_ETYPE, "the input is no tensor");
 	if (to == ONNX_STRING)
-		return q->in[0]->kind == RLX_SPEC_STRINGS ? onnx_identity(q) :
-		       to_strings(q);
+		return to_strings(q);
 	if (!dt)
 		return op_err(q, RLX_ENOSUP, "attribute to=%s is not supported",
 			      onnx_dtype_name(to));
