@@ -109,4 +109,82 @@ TEST(loops_over_sequences_are_unrolled)
 	onnx_put(f);
 }
 
+static void put_attr_ints(struct out *n, const char *name, const int64_t *v, size_t count)
+{
+	struct out a = { .n = 0 };
+	size_t i;
+
+	put_str(&a, 1, name);
+	for (i = 0; i < count; i++)
+		put_int(&a, 8, (uint64_t)v[i]);
+	put_int(&a, 20, ONNX_ATTR_INTS);
+	put_msg(n, 5, &a);
+}
+
+/* One weight for each of @count columns, all of them the last of 2^23. */
+static void put_weights(struct out *n, size_t count)
+{
+	struct out a = { .n = 0 }, b = { .n = 0 };
+	size_t i;
+
+	put_str(&a, 1, "weights");
+	put_str(&b, 1, "ngram_indexes");
+	for (i = 0; i < count; i++) {
+		put_f32(&a, 7, 1);
+		put_int(&b, 8, (1 << 23) - 2);
+	}
+	put_int(&a, 20, ONNX_ATTR_FLOATS);
+	put_int(&b, 20, ONNX_ATTR_INTS);
+	put_msg(n, 5, &a);
+	put_msg(n, 5, &b);
+}
+
+/* [rows, 0] of integers, and a node that counts n-grams of them. */
+static void begin_tfidf(struct out *g, struct out *n, int64_t rows)
+{
+	static const int64_t two[] = { 1, 2 }, from[] = { 0, 0 };
+	struct out t = { .n = 0 }, a = { .n = 0 };
+
+	begin(g);
+	put_str(&t, 8, "s");
+	put_int(&t, 2, ONNX_INT64);
+	put_int(&t, 1, (uint64_t)rows);
+	put_int(&t, 1, 0);
+	put_msg(g, 5, &t);
+	node_of(n, "TfIdfVectorizer s > y");
+	put_str(&a, 1, "mode");
+	put_str(&a, 4, "IDF");
+	put_int(&a, 20, ONNX_ATTR_STRING);
+	put_msg(n, 5, &a);
+	put_attr_ints(n, "pool_int64s", two, 2);
+	put_attr_ints(n, "ngram_counts", from, 2);
+	put_attr_i(n, "max_gram_length", 2);
+}
+
+/* Rows without elements are work, too, and so is looking for weights of columns. */
+TEST(n_grams_are_counted_within_bounds)
+{
+	static const int64_t none = 0;
+	struct rlx_spec x = spec_x();
+	struct rlx_segment seg;
+	struct onnx_file *f;
+	struct out g, n, o;
+
+	begin_tfidf(&g, &n, 8000000);
+	put_attr_ints(&n, "ngram_indexes", &none, 1);
+	put_attr_i(&n, "max_skip_count", 65536);
+	put_msg(&g, 1, &n);
+	refuse(&g, 17, x, RLX_ENOSUP, "8000000 rows of 0 are more than is supported");
+	/* 2^23 columns by 6,000 weights: in one pass, where it took 50 times 10^9 steps */
+	begin_tfidf(&g, &n, 1);
+	put_weights(&n, 6000);
+	put_msg(&g, 1, &n);
+	model_of(&o, &g, 17);
+	f = open_model(&o);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.out[0].type.dim[1], (1 << 23) - 1);
+	rlx_segment_fini(&seg);
+	onnx_put(f);
+}
+
 TEST_MAIN()

@@ -286,6 +286,10 @@ static struct rlx_str change_case(struct onnx_op *q, struct rlx_str s, int how)
 	return d;
 }
 
+/* What is done while importing is within bounds. */
+#define MOST_CELLS	(1 << 24)
+#define MOST_WORK	1e9
+
 enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 {
 	static const char *const cases[] = { "NONE", "LOWER", "UPPER", NULL };
@@ -303,6 +307,9 @@ enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 		return op_err(q, RLX_ESHAPE, "the input is no [C] or [1, C] "
 			      "tensor of strings");
 	n = count_of(&x->type);
+	if (stop && (double)n * (double)stop->nstrings > MOST_WORK)
+		return op_err(q, RLX_ENOSUP, "%lld texts and %zu stopwords are more than is "
+			      "supported", (long long)n, stop->nstrings);
 	y = onnx_val_new(q->b, RLX_SPEC_STRINGS);
 	s = rlx_bump_new(&q->b->mem, (size_t)n + 1, sizeof(*s));
 	if (!y || !s)
@@ -324,10 +331,6 @@ enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 }
 
 /* ---- TfIdfVectorizer ---- */
-
-/* Done while importing, so within bounds. */
-#define MOST_CELLS	(1 << 24)
-#define MOST_WORK	1e9
 
 struct tfidf {
 	const struct onnx_attr	*strings, *ints;
@@ -423,15 +426,24 @@ static enum rlx_status tfidf_init(struct onnx_op *q, struct tfidf *f)
 	return RLX_OK;
 }
 
-/* Weight of output column @col. */
-static double weight_of(const struct tfidf *f, int64_t col)
+/* Weights of output columns: of the first n-gram that has it, 1 without. NULL: no memory. */
+static double *column_weights(struct onnx_op *q, const struct tfidf *f)
 {
+	double *w = rlx_bump_new(&q->b->mem, f->width, sizeof(*w));
 	uint32_t i;
 
-	for (i = 0; i < f->weights.n; i++)
-		if (f->columns.v[i] == col)
-			return f->weights.v[i];
-	return 1;
+	for (i = 0; w && i < f->width; i++)
+		w[i] = 1;
+	for (i = f->weights.n; w && i > 0; i--)
+		w[f->columns.v[i - 1]] = f->weights.v[i - 1];
+	return w;
+}
+
+/* Bounds what count_row() does for all rows; n-grams of a length that has none are looked for. */
+static double work_of(const struct tfidf *f, int64_t rows, int64_t len)
+{
+	return (double)rows * (double)(len + 1) * ((double)f->columns.n + f->counts.n) *
+	       (double)(f->skips + 1);
 }
 
 enum rlx_status onnx_tfidf(struct onnx_op *q)
@@ -444,7 +456,7 @@ enum rlx_status onnx_tfidf(struct onnx_op *q)
 	struct rlx_type t;
 	enum rlx_status st;
 	uint32_t n;
-	double *out;
+	double *out, *weight;
 
 	st = tfidf_init(q, &f);
 	if (st)
@@ -461,13 +473,13 @@ enum rlx_status onnx_tfidf(struct onnx_op *q)
 	rows = x->type.rank == 2 ? x->type.dim[0] : 1;
 	len = x->type.dim[x->type.rank - 1];
 	if (rows > MOST_CELLS / (f.width + 1) || len > MOST_CELLS ||
-	    (double)rows * (double)len * f.columns.n *
-	    (double)(f.skips + 1) > MOST_WORK)
+	    work_of(&f, rows, len) > MOST_WORK)
 		return op_err(q, RLX_ENOSUP, "%lld rows of %lld are more than "
 			      "is supported", (long long)rows, (long long)len);
 	out = rlx_bump_new(&q->b->mem, (size_t)rows * f.width,
 			   sizeof(*out));
-	if (!out)
+	weight = column_weights(q, &f);
+	if (!out || !weight)
 		return onnx_nomem(q->b);
 	for (i = 0; i < rows; i++) {
 		double *row = out + i * f.width;
@@ -477,7 +489,7 @@ enum rlx_status onnx_tfidf(struct onnx_op *q)
 			if (mode == 1)
 				row[k] = row[k] > 0;
 			if (mode)
-				row[k] *= weight_of(&f, k);
+				row[k] *= weight[k];
 		}
 	}
 	t = x->type.rank == 2 ? rlx_type(RLX_F64, rows, f.width) :
