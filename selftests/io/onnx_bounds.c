@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Small ONNX models that ask the importer for much, or for what is not there. */
+#include <time.h>
+
 #include "selftests/io/onnx_model.h"
 
 static const int64_t dim_2[] = { 2 };
@@ -185,6 +187,80 @@ TEST(n_grams_are_counted_within_bounds)
 	CHECK_EQ(seg.out[0].type.dim[1], (1 << 23) - 1);
 	rlx_segment_fini(&seg);
 	onnx_put(f);
+}
+
+/* What is looked through at every node was as long as a file has it. */
+TEST(lists_of_each_node_are_short)
+{
+	struct out g = { .n = 0 }, n, o, v = { .n = 0 };
+	struct rlx_error err = { 0 };
+	struct onnx_file *f;
+	int i;
+
+	node_of(&n, "Relu x > y");
+	for (i = 0; i < 65; i++)
+		put_attr_i(&n, "a", i);
+	put_msg(&g, 1, &n);
+	model_of(&o, &g, 17);
+	CHECK_EQ(onnx_open_mem(o.b, o.n, "mem", ONNX_ROOT_MODEL, &f, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "NodeProto: 65 attributes are more"), "%s", err.text);
+	begin(&g);
+	put_node(&g, "Relu x > y");
+	model_of(&o, &g, 17);
+	put_str(&v, 1, "other");
+	put_int(&v, 2, 1);
+	for (i = 0; i < 64; i++)
+		put_msg(&o, 8, &v);
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(onnx_open_mem(o.b, o.n, "mem", ONNX_ROOT_MODEL, &f, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "65 opset imports are more"), "%s", err.text);
+}
+
+/* Processor time of importing 80,000 calls of the last of @count functions, in ms. */
+static long call_time(int count)
+{
+	struct out g, body = { .n = 0 }, o, fn, ops = { .n = 0 }, n;
+	struct rlx_spec x = spec_x();
+	struct timespec from, to;
+	struct rlx_segment seg;
+	struct onnx_file *f;
+	char name[32];
+	int i;
+
+	begin(&g);
+	snprintf(name, sizeof(name), "f%04d s > t", count - 1);
+	node_of(&n, name);
+	put_str(&n, 7, "mine");
+	put_msg(&body, 1, &n);
+	put_loop(&g, &body, 80000);
+	model_of(&o, &g, 17);
+	put_int(&ops, 2, 17);
+	for (i = 0; i < count; i++) {
+		fn.n = 0;
+		snprintf(name, sizeof(name), "f%04d", i);
+		put_str(&fn, 1, name);
+		put_str(&fn, 4, "a");
+		put_str(&fn, 5, "a");
+		put_str(&fn, 10, "mine");
+		put_msg(&fn, 9, &ops);
+		put_msg(&o, 25, &fn);
+	}
+	f = open_model(&o);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	rlx_segment_fini(&seg);
+	onnx_put(f);
+	return (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+}
+
+/* However many there are; each call was compared with all of them. */
+TEST(functions_are_found_at_once)
+{
+	long one = call_time(1), many = call_time(1500);
+
+	fprintf(stderr, "# 1 function: %ld ms, 1500: %ld ms\n", one, many);
+	CHECKF(many < 2 * one + 20, "1 function: %ld ms, 1500: %ld ms", one, many);
 }
 
 TEST_MAIN()

@@ -60,20 +60,62 @@ static int64_t opset_of(const struct onnx_build *b, const struct onnx_scope *s,
 	return v;
 }
 
-static const struct onnx_function *function_of(const struct onnx_build *b,
-					       const struct onnx_node *n)
+/* The three names of a function with their lengths, in b->key. 0: no memory. */
+static size_t function_key(struct onnx_build *b, struct rlx_str name, struct rlx_str domain,
+			   struct rlx_str overload)
 {
-	size_t i;
+	const struct rlx_str s[] = { name, domain, overload };
+	size_t n = 0, i;
+
+	for (i = 0; i < 3; i++) {
+		size_t to = n + sizeof(s[i].n) + s[i].n;
+
+		if (to < n || to > UINT32_MAX ||
+		    !rlx_grow(&b->key, &b->cap_key, (uint32_t)to, 1)) {
+			onnx_nomem(b);
+			return 0;
+		}
+		memcpy(b->key + n, &s[i].n, sizeof(s[i].n));
+		if (s[i].n)
+			memcpy(b->key + n + sizeof(s[i].n), s[i].p, s[i].n);
+		n = to;
+	}
+	return n;
+}
+
+/* The first of a name counts. */
+static enum rlx_status list_functions(struct onnx_build *b)
+{
+	const struct onnx_function *f = b->model->functions;
+	uint64_t old;
+	size_t i, n;
 
 	for (i = 0; i < b->model->nfunctions; i++) {
-		const struct onnx_function *f = &b->model->functions[i];
-
-		if (onnx_str_eq(f->name, n->op_type) &&
-		    onnx_str_eq(f->domain, n->domain) &&
-		    onnx_str_eq(f->overload, n->overload))
-			return f;
+		n = function_key(b, f[i].name, f[i].domain, f[i].overload);
+		if (!n)
+			return RLX_ENOMEM;
+		if (!rlx_map_get(&b->functions, b->key, n, &old) &&
+		    !rlx_map_put(&b->functions, b->key, n, (uintptr_t)&f[i]))
+			return onnx_nomem(b);
 	}
-	return NULL;
+	return RLX_OK;
+}
+
+static enum rlx_status function_of(struct onnx_build *b, const struct onnx_node *n,
+				   const struct onnx_function **out)
+{
+	uint64_t p = 0;
+	size_t len;
+
+	*out = NULL;
+	if (!b->model->nfunctions)
+		return RLX_OK;
+	len = function_key(b, n->op_type, n->domain, n->overload);
+	if (!len)
+		return RLX_ENOMEM;
+	if (rlx_map_get(&b->functions, b->key, len, &p))
+		*out = (const struct onnx_function *)(uintptr_t)p;
+	return RLX_OK;
 }
 
 enum rlx_status onnx_charge(struct onnx_op *q, uint64_t nodes, uint64_t refs)
@@ -255,14 +297,15 @@ static enum rlx_status host_inputs(struct onnx_op *q)
 
 static enum rlx_status handle(struct onnx_op *q)
 {
-	const struct onnx_function *f = function_of(q->b, q->n);
+	const struct onnx_function *f;
 	const struct onnx_attr *odd;
 	enum rlx_status st;
 	bool is_known;
 	uint32_t i;
 
-	if (f)
-		return call(q, f);
+	st = function_of(q->b, q->n, &f);
+	if (st || f)
+		return st ? st : call(q, f);
 	q->row = onnx_row_find(q->n->domain, q->n->op_type, q->opset,
 			       &is_known);
 	if (!q->row)
@@ -615,7 +658,9 @@ static enum rlx_status run_model(struct onnx_build *b)
 	enum rlx_status st;
 
 	b->scope = &s;
-	st = bind_inputs(b, &s);
+	st = list_functions(b);
+	if (!st)
+		st = bind_inputs(b, &s);
 	if (!st)
 		st = run_nodes(b, &s, s.graph->nodes, s.graph->nnodes);
 	if (!st)
@@ -660,6 +705,8 @@ enum rlx_status onnx_build(struct onnx_file *f,
 	for (v = b.vals; v; v = v->next)
 		rlx_blob_put(v->blob);
 	rlx_bump_fini(&b.mem);
+	rlx_map_fini(&b.functions);
+	rlx_free(b.key);
 	if (!st)
 		return RLX_OK;
 	rlx_segment_fini(seg);

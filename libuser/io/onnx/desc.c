@@ -175,7 +175,28 @@ static const struct pb_field node_fields[] = {
 	ONE(struct onnx_node, domain, 7, PB_STR),
 	ONE(struct onnx_node, overload, 8, PB_STR),
 };
-static MSG(msg_node, "NodeProto", struct onnx_node, node_fields, NULL);
+
+/* What is looked through for each node, and each time that one is imported. */
+enum { MOST_ATTRS = 64, MOST_OPSETS = 64 };
+
+static enum rlx_status too_many(struct onnx_pb *pb, const struct pb_msg *m, struct rlx_str body,
+				size_t n, const char *what)
+{
+	return rlx_fail(pb->err, RLX_ENOSUP, "%s: byte %llu, %s: %zu %s are more than is supported",
+			pb->file, (unsigned long long)((const uint8_t *)body.p - pb->base),
+			m->name, n, what);
+}
+
+static enum rlx_status node_finish(struct onnx_pb *pb, void *msg, struct rlx_str body);
+static MSG(msg_node, "NodeProto", struct onnx_node, node_fields, node_finish);
+
+static enum rlx_status node_finish(struct onnx_pb *pb, void *msg, struct rlx_str body)
+{
+	const struct onnx_node *n = msg;
+
+	return n->nattrs > MOST_ATTRS ?
+	       too_many(pb, &msg_node, body, n->nattrs, "attributes") : RLX_OK;
+}
 
 static const struct pb_field graph_fields[] = {
 	SUBS(struct onnx_graph, nodes, nnodes, 1, msg_node),
@@ -230,8 +251,19 @@ static const struct pb_field function_fields[] = {
 	SUBS(struct onnx_function, attrs, nattrs, 11, msg_attr),
 	ONE(struct onnx_function, overload, 13, PB_STR),
 };
+static enum rlx_status function_finish(struct onnx_pb *pb, void *msg, struct rlx_str body);
 static MSG(msg_function, "FunctionProto", struct onnx_function,
-	   function_fields, NULL);
+	   function_fields, function_finish);
+
+static enum rlx_status function_finish(struct onnx_pb *pb, void *msg, struct rlx_str body)
+{
+	const struct onnx_function *f = msg;
+
+	if (f->nattrs > MOST_ATTRS)
+		return too_many(pb, &msg_function, body, f->nattrs, "attributes");
+	return f->nopsets > MOST_OPSETS ?
+	       too_many(pb, &msg_function, body, f->nopsets, "opset imports") : RLX_OK;
+}
 
 static const struct pb_field model_fields[] = {
 	ONE(struct onnx_model, ir_version, 1, PB_I64),
@@ -257,6 +289,8 @@ static enum rlx_status model_finish(struct onnx_pb *pb, void *msg,
 		return pb_fail(pb, &onnx_msg_model, "ir_version", body.p,
 			       "%lld; is this an ONNX model?",
 			       (long long)m->ir_version);
+	if (m->nopsets > MOST_OPSETS)
+		return too_many(pb, &onnx_msg_model, body, m->nopsets, "opset imports");
 	return RLX_OK;
 }
 

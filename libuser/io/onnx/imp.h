@@ -77,6 +77,9 @@ struct onnx_build {
 	struct onnx_scope		*scope;
 	struct onnx_pin			*pins;
 	struct onnx_val			*vals;
+	struct rlx_map			 functions;	/* function_key() -> struct onnx_function * */
+	char				*key;
+	uint32_t			 cap_key;
 	/* Set when the import stops for a value. */
 	struct rlx_segment		*seg;
 };
