@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* ONNX files as models: what they declare, and the segments of io/onnx/build.h. */
 #include "base/bump.h"
+#include "base/map.h"
 #include "io/onnx/build.h"
 #include "model/format.h"
 #include "model/model.h"
@@ -36,14 +37,27 @@ static bool describe(struct rlx_model *m, const struct onnx_value_info *v,
 	return true;
 }
 
-static bool has_default(const struct onnx_graph *g, struct rlx_str name)
+/* The inputs that no initializer is a default of. */
+static bool describe_inputs(struct rlx_model *m, const struct onnx_graph *g)
 {
+	struct rlx_map defaults = { 0 };
+	bool ok = true;
+	uint64_t v;
 	size_t i;
 
-	for (i = 0; i < g->ninitializers; i++)
-		if (onnx_str_eq(g->initializers[i].name, name))
-			return true;
-	return false;
+	for (i = 0; ok && i < g->ninitializers; i++) {
+		struct rlx_str s = g->initializers[i].name;
+
+		ok = rlx_map_put(&defaults, s.n ? s.p : "", s.n, 1);
+	}
+	for (i = 0; ok && i < g->ninputs; i++) {
+		struct rlx_str s = g->inputs[i].name;
+
+		if (!rlx_map_get(&defaults, s.n ? s.p : "", s.n, &v))
+			ok = describe(m, &g->inputs[i], &m->io[0][m->n_io[0]++]);
+	}
+	rlx_map_fini(&defaults);
+	return ok;
 }
 
 static bool describe_io(struct rlx_model *m, const struct onnx_graph *g)
@@ -52,12 +66,8 @@ static bool describe_io(struct rlx_model *m, const struct onnx_graph *g)
 
 	m->io[0] = rlx_bump_new(m->bump, g->ninputs + 1, sizeof(*m->io[0]));
 	m->io[1] = rlx_bump_new(m->bump, g->noutputs + 1, sizeof(*m->io[1]));
-	if (!m->io[0] || !m->io[1])
+	if (!m->io[0] || !m->io[1] || !describe_inputs(m, g))
 		return false;
-	for (i = 0; i < g->ninputs; i++)
-		if (!has_default(g, g->inputs[i].name) &&
-		    !describe(m, &g->inputs[i], &m->io[0][m->n_io[0]++]))
-			return false;
 	for (i = 0; i < g->noutputs; i++)
 		if (!describe(m, &g->outputs[i], &m->io[1][m->n_io[1]++]))
 			return false;

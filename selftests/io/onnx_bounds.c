@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* Small ONNX models that ask the importer for much, or for what is not there. */
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "model/format.h"
+#include "model/model.h"
 #include "selftests/io/onnx_model.h"
 
 static const int64_t dim_2[] = { 2 };
@@ -261,6 +265,63 @@ TEST(functions_are_found_at_once)
 
 	fprintf(stderr, "# 1 function: %ld ms, 1500: %ld ms\n", one, many);
 	CHECKF(many < 2 * one + 20, "1 function: %ld ms, 1500: %ld ms", one, many);
+}
+
+/* Processor time in us of opening a model of @count inputs and building it, ten times. */
+static long name_time(const char *path, int count)
+{
+	static char name[4096][8];
+	static struct rlx_spec spec[4096];
+	struct rlx_instance want = { .spec = spec, .n_spec = (unsigned int)count };
+	struct out g = { .n = 0 }, o, t;
+	struct timespec from, to;
+	struct rlx_error err = { 0 };
+	struct rlx_segment seg;
+	struct rlx_model *m;
+	FILE *file;
+	int i;
+
+	for (i = 0; i < count; i++) {
+		snprintf(name[i], sizeof(name[i]), "x%04d", i);
+		spec[count - 1 - i] = (struct rlx_spec){
+			.kind = RLX_SPEC_TENSOR, .name = name[i], .type = rlx_type(RLX_F32),
+		};
+		t.n = 0;
+		put_str(&t, 1, name[i]);
+		put_msg(&g, 11, &t);
+		t.n = 0;
+		snprintf(name[i], sizeof(name[i]), "y%04d", i);
+		tensor_head(&t, name[i], ONNX_FLOAT, 0);
+		put_msg(&g, 5, &t);
+		name[i][0] = 'x';
+	}
+	model_of(&o, &g, 17);
+	file = fopen(path, "w");
+	CHECK(file && fwrite(o.b, 1, o.n, file) == o.n && !fclose(file));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (i = 0; i < 10; i++) {
+		CHECKF(!rlx_model_open(path, &m, &err), "%s", err.text);
+		CHECKF(!m->format->build(m, &want, &seg, &err), "%s", err.text);
+		rlx_segment_fini(&seg);
+		rlx_model_put(m);
+	}
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	return (to.tv_sec - from.tv_sec) * 1000000 + (to.tv_nsec - from.tv_nsec) / 1000;
+}
+
+/* Each input was compared with every initializer, and each given one with every input. */
+TEST(inputs_are_found_at_once)
+{
+	char path[] = "/tmp/rlx-onnx-bounds-XXXXXX";
+	int fd = mkstemp(path);
+	long few, many;
+
+	CHECK(fd >= 0 && !close(fd));
+	few = name_time(path, 500);
+	many = name_time(path, 2500);
+	unlink(path);
+	fprintf(stderr, "# 500 inputs: %ld us, 2500: %ld us\n", few, many);
+	CHECKF(many < 12 * few, "500 inputs: %ld us, 2500: %ld us", few, many);
 }
 
 TEST_MAIN()

@@ -505,32 +505,60 @@ static struct onnx_val *spec_val(struct onnx_build *b,
 	return NULL;
 }
 
-static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
+/* What the caller gives input @i of the graph by name. */
+static enum rlx_status bind_spec(struct onnx_build *b, struct onnx_scope *s,
+				 const struct onnx_value_info *in, uint32_t i)
+{
+	const struct rlx_spec *sp = &b->want->spec[i];
+	enum rlx_status st = check_type(b, sp, in->type);
+	struct onnx_val *v;
+
+	if (st)
+		return st;
+	v = spec_val(b, sp, sp->name, i);
+	if (!v)
+		return b->err->status;
+	if (in->type && in->type->tensor)
+		v->elem = in->type->tensor->elem;
+	return bind(b, s, in->name, v);
+}
+
+static enum rlx_status bind_specs(struct onnx_build *b, struct onnx_scope *s)
 {
 	const struct onnx_graph *g = b->model->graph;
 	enum rlx_status st = RLX_OK;
-	struct onnx_val *v;
+	struct rlx_map inputs = { 0 };
+	uint64_t p;
 	uint32_t i;
 	size_t k;
 
-	for (i = 0; !st && i < b->want->n_spec; i++) {
-		const struct rlx_spec *sp = &b->want->spec[i];
+	/* Of one name the first; bind() refuses two. */
+	for (k = g->ninputs; !st && k > 0; k--) {
+		struct rlx_str name = g->inputs[k - 1].name;
 
-		for (k = 0; k < g->ninputs; k++)
-			if (onnx_str_is(g->inputs[k].name, sp->name))
-				break;
-		if (k == g->ninputs)
-			return rlx_fail(b->err, RLX_ENOENT, "onnx: %s has no "
-					"input '%s'", onnx_file_name(b->file),
-					sp->name);
-		st = check_type(b, sp, g->inputs[k].type);
-		if (st)
-			return st;
-		v = spec_val(b, sp, sp->name, i);
-		if (v && g->inputs[k].type && g->inputs[k].type->tensor)
-			v->elem = g->inputs[k].type->tensor->elem;
-		st = v ? bind(b, s, g->inputs[k].name, v) : b->err->status;
+		if (!rlx_map_put(&inputs, name.n ? name.p : "", name.n,
+				 (uintptr_t)&g->inputs[k - 1]))
+			st = onnx_nomem(b);
 	}
+	for (i = 0; !st && i < b->want->n_spec; i++) {
+		const char *name = b->want->spec[i].name;
+
+		if (!rlx_map_get(&inputs, name, strlen(name), &p))
+			st = rlx_fail(b->err, RLX_ENOENT, "onnx: %s has no "
+				      "input '%s'", onnx_file_name(b->file), name);
+		else
+			st = bind_spec(b, s, (const struct onnx_value_info *)(uintptr_t)p, i);
+	}
+	rlx_map_fini(&inputs);
+	return st;
+}
+
+static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
+{
+	const struct onnx_graph *g = b->model->graph;
+	enum rlx_status st = bind_specs(b, s);
+	size_t k;
+
 	if (!st)
 		st = bind_initializers(b, s, g);
 	for (k = 0; !st && k < g->ninputs; k++)
