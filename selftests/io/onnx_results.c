@@ -335,4 +335,29 @@ TEST(casts_to_strings_have_no_sign_of_their_own)
 	refuse(&g, 13, x, RLX_ETYPE, "the input is no tensor");
 }
 
+/* Of two nodes without a seed, each its own numbers, and the same ones at the next import. */
+TEST(nodes_without_a_seed_draw_apart)
+{
+	static const int64_t four[] = { 1, 4 };
+	static const float x = 0;
+	float first[4];
+	struct rlx_tensor y;
+	struct out g, n;
+	int i;
+
+	begin_f32(&g);
+	for (i = 0; i < 2; i++) {
+		node_of(&n, i ? "RandomNormal > b" : "RandomNormal > a");
+		put_attr_ints(&n, "shape", four, 2);
+		put_msg(&g, 1, &n);
+	}
+	put_node(&g, "Sub a b > y");
+	y = result(&g, 13, f32_spec("x", 1, 1), &x);
+	memcpy(first, y.data, sizeof(first));
+	for (i = 0; i < 4; i++)
+		CHECKF(first[i] != 0, "draw %d of both is the same", i);
+	y = result(&g, 13, f32_spec("x", 1, 1), &x);
+	CHECK(!memcmp(first, y.data, sizeof(first)));
+}
+
 TEST_MAIN()

@@ -2,10 +2,23 @@
 /* Random numbers, and Dropout. */
 #include "io/onnx/handlers.h"
 
+/*
+ * A node without a seed has one of its own: by its place in the import, which is the same each
+ * time. Draws of two nodes would be the same ones else.
+ */
+static int64_t own_seed(const struct onnx_op *q)
+{
+	return (int64_t)1 << 62 | (int64_t)q->b->n_node;
+}
+
 /* Seeds are floats in ONNX; ours are integers. */
 static int64_t seed_of(struct onnx_op *q)
 {
-	return (int64_t)(onnx_attr_f(q, "seed", 0) * 1000);
+	double s = onnx_attr_f(q, "seed", 0) * 1000;
+
+	if (!onnx_has(q, "seed"))
+		return own_seed(q);
+	return s > -0x1p62 && s < 0x1p62 ? (int64_t)s : 0;
 }
 
 /* RandomUniform, RandomNormal and the Like forms (argument: 1 = Like). */
@@ -66,7 +79,7 @@ static void dropout_train(struct onnx_op *q, rlx_value x, double ratio)
 		      t.dim[0], t.dim[1], t.dim[2], t.dim[3], t.dim[4],
 		      t.dim[5], t.dim[6], t.dim[7] } },
 	      .kind = RLX_RNG_UNIFORM, .a = 0, .b = 1,
-	      .seed = onnx_attr_i(q, "seed", 0));
+	      .seed = onnx_has(q, "seed") ? onnx_attr_i(q, "seed", 0) : own_seed(q));
 	mask = E(q, ge, .a = u, .b = onnx_num(q, RLX_F32, ratio));
 	onnx_out(q, 0, E(q, mul, .a = onnx_scale(q, x, 1 / (1 - ratio)),
 			 .b = E(q, cast, .x = mask, .to = t.dtype)));
