@@ -269,7 +269,7 @@ static void put_strings(struct out *g, const char *name, const char *text)
 
 static void begin_f32(struct out *g)
 {
-	static const int64_t dims[] = { 1, 1 };
+	static const int64_t dims[] = { 1, -1 };
 
 	g->n = 0;
 	put_info(g, 11, "x", ONNX_FLOAT, dims, 2);
@@ -358,6 +358,40 @@ TEST(nodes_without_a_seed_draw_apart)
 		CHECKF(first[i] != 0, "draw %d of both is the same", i);
 	y = result(&g, 13, f32_spec("x", 1, 1), &x);
 	CHECK(!memcmp(first, y.data, sizeof(first)));
+}
+
+static void put_equation(struct out *g, const char *node, const char *equation)
+{
+	struct out n, a = { .n = 0 };
+
+	node_of(&n, node);
+	put_str(&a, 1, "equation");
+	put_str(&a, 4, equation);
+	put_int(&a, 20, ONNX_ATTR_STRING);
+	put_msg(&n, 5, &a);
+	put_msg(g, 1, &n);
+}
+
+/*
+ * Sum of z_i z_i, beside factors of 1 with 17 labels that come before z: with more than 16 of
+ * them the last was summed out at once, and (1 + 2)(1 + 2) came of it.
+ */
+TEST(einsum_keeps_all_labels)
+{
+	static const float x[] = { 1, 2 }, one = 1, five = 5;
+	static const int64_t eight[] = { 1, 1, 1, 1, 1, 1, 1, 1 }, two[] = { 2, 1 }, line = -1;
+	struct out g = { .n = 0 };
+
+	begin_f32(&g);
+	put_f32_tensor(&g, "one", &one, 1);
+	put_i64_tensor(&g, 5, "eight", eight, 8);
+	put_i64_tensor(&g, 5, "column", two, 2);
+	put_i64_tensor(&g, 5, "line", &line, 1);
+	put_node(&g, "Expand one eight > cube");
+	put_node(&g, "Reshape x line > z");
+	put_node(&g, "Reshape x column > zq");
+	put_equation(&g, "Einsum z one cube cube zq > y", "z,A,ABCDEFGH,IJKLMNOP,zQ->");
+	check_f32(result(&g, 12, f32_spec("x", 1, 2), x), &five, 1);
 }
 
 TEST_MAIN()

@@ -74,7 +74,7 @@ static rlx_value diagonal(struct onnx_op *q, rlx_value x, struct labels *s,
 	perm[m + 1] = j;
 	x = E(q, transpose, .x = x, .perm = { perm, s->n });
 	t = onnx_type(q, x);
-	if (t.rank < 2 || t.dim[m] != t.dim[m + 1])
+	if (t.rank < 2 || t.dim[m] != t.dim[m + 1] || t.dim[m] > INT32_MAX)
 		return RLX_NONE;
 	n = t.dim[m];
 	for (k = 0; k < m; k++)
@@ -105,15 +105,28 @@ static rlx_value diagonals(struct onnx_op *q, rlx_value x, struct labels *s)
 	return x;
 }
 
+/* Labels by their codes, however many. */
+struct label_set {
+	bool		has[256];
+};
+
+static void put_labels(struct label_set *set, const struct labels *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->n; i++)
+		set->has[s->l[i]] = true;
+}
+
 /* Sum over labels that neither @keep nor @other has. */
 static rlx_value sum_out(struct onnx_op *q, rlx_value x, struct labels *s,
-			 const struct labels *keep, const struct labels *other)
+			 const struct label_set *keep, const struct labels *other)
 {
 	int64_t axes[RLX_MAX_RANK];
 	uint32_t i, n = 0, m = 0;
 
 	for (i = 0; i < s->n; i++) {
-		if (has(keep, s->l[i]) || (other && has(other, s->l[i])))
+		if (keep->has[s->l[i]] || (other && has(other, s->l[i])))
 			s->l[m++] = s->l[i];
 		else
 			axes[n++] = i;
@@ -144,7 +157,7 @@ static rlx_value stretch(struct onnx_op *q, rlx_value x, const struct labels *s,
 /* a times b, summed over what is not kept; @a's labels become the result's. */
 static rlx_value pair(struct onnx_op *q, rlx_value a, struct labels *sa,
 		      rlx_value b, struct labels *sb,
-		      const struct labels *keep)
+		      const struct label_set *keep)
 {
 	int64_t lc[RLX_MAX_RANK], rc[RLX_MAX_RANK];
 	int64_t lb[RLX_MAX_RANK], rb[RLX_MAX_RANK];
@@ -159,7 +172,7 @@ static rlx_value pair(struct onnx_op *q, rlx_value a, struct labels *sa,
 		for (k = 0; k < sb->n; k++) {
 			if (sa->l[i] != sb->l[k])
 				continue;
-			if (has(keep, sa->l[i])) {
+			if (keep->has[sa->l[i]]) {
 				lb[nb] = i;
 				rb[nb++] = k;
 				out.l[out.n++] = sa->l[i];
@@ -228,20 +241,12 @@ static bool parse_equation(struct onnx_op *q, struct rlx_str eq,
 
 /* Labels that the output or an operand after @i has. */
 static void wanted(const struct labels *term, uint32_t n, uint32_t i,
-		   const struct labels *out, struct labels *keep)
+		   const struct labels *out, struct label_set *keep)
 {
-	bool seen[256] = { false };
-	uint32_t k, m;
-
-	for (k = 0; k < out->n; k++)
-		seen[out->l[k]] = true;
+	*keep = (struct label_set){ { false } };
+	put_labels(keep, out);
 	for (i++; i < n; i++)
-		for (k = 0; k < term[i].n; k++)
-			seen[term[i].l[k]] = true;
-	keep->n = 0;
-	for (m = 0; m < 256 && keep->n < sizeof(keep->l); m++)
-		if (seen[m])
-			keep->l[keep->n++] = (uint8_t)m;
+		put_labels(keep, &term[i]);
 }
 
 enum rlx_status onnx_einsum(struct onnx_op *q)
@@ -249,8 +254,9 @@ enum rlx_status onnx_einsum(struct onnx_op *q)
 	const struct onnx_attr *a = onnx_attr_of(q, "equation");
 	struct labels *term = rlx_bump_new(&q->b->mem, q->n_in + 1,
 					   sizeof(*term));
-	struct labels out, keep;
 	int64_t perm[RLX_MAX_RANK];
+	struct label_set keep;
+	struct labels out;
 	uint32_t i, k;
 	rlx_value x, y;
 
@@ -264,8 +270,14 @@ enum rlx_status onnx_einsum(struct onnx_op *q)
 		y = diagonals(q, onnx_in(q, i), &term[i]);
 		wanted(term, q->n_in, i, &out, &keep);
 		x = pair(q, x, &term[0], y, &term[i], &keep);
+		/* no more labels than dims: the next pair has room for no others */
+		if (!x.id)
+			break;
 	}
-	x = sum_out(q, x, &term[0], &out, NULL);
+	if (x.id) {
+		wanted(term, 1, 0, &out, &keep);
+		x = sum_out(q, x, &term[0], &keep, NULL);
+	}
 	if (onnx_graph_status(q))
 		return q->b->err->status;
 	if (!x.id || term[0].n != out.n)
