@@ -24,16 +24,20 @@ static void put_f32_tensor(struct out *g, const char *name, const float *v, size
 	put_msg(g, 5, &t);
 }
 
-/* The model's only output for its only input; its elements are the caller's until the next. */
-static struct rlx_tensor result(const struct out *g, int64_t opset, struct rlx_spec x,
-				const void *data)
+/* The model's only output for its only input; @domain: whose ops it has besides. */
+static struct rlx_tensor result_of(const struct out *g, int64_t opset, struct rlx_spec x,
+				   const void *data, const char *domain)
 {
 	static struct rlx_tensor out[8];
 	struct rlx_segment seg;
 	struct onnx_file *f;
-	struct out o;
+	struct out o, v = { .n = 0 };
 
 	model_of(&o, g, opset);
+	put_str(&v, 1, domain);
+	put_int(&v, 2, 1);
+	if (*domain)
+		put_msg(&o, 8, &v);
 	f = open_model(&o);
 	build(f, (struct rlx_instance){ &x, 1 }, &seg);
 	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
@@ -41,6 +45,12 @@ static struct rlx_tensor result(const struct out *g, int64_t opset, struct rlx_s
 	rlx_segment_fini(&seg);
 	onnx_put(f);
 	return out[0];
+}
+
+static struct rlx_tensor result(const struct out *g, int64_t opset, struct rlx_spec x,
+				const void *data)
+{
+	return result_of(g, opset, x, data, "");
 }
 
 static void check_f32(struct rlx_tensor y, const float *want, int64_t n)
@@ -392,6 +402,36 @@ TEST(einsum_keeps_all_labels)
 	put_node(&g, "Reshape x column > zq");
 	put_equation(&g, "Einsum z one cube cube zq > y", "z,A,ABCDEFGH,IJKLMNOP,zQ->");
 	check_f32(result(&g, 12, f32_spec("x", 1, 2), x), &five, 1);
+}
+
+/* Without segment ids the first row of their table is added. */
+TEST(tokens_without_segments_are_of_the_first)
+{
+	static const float x[] = { 1, 2 }, rows[][2] = { { 0, 0 }, { 8, 0 } }, norm[][2] = {
+		{ 1, 1 }, { 0, 0 } };
+	static const int64_t one = 0, two[] = { 1, 2 };
+	struct rlx_tensor y;
+	struct out g, n;
+	int i;
+
+	begin_f32(&g);
+	put_i64_tensor(&g, 5, "id", &one, 0);
+	put_i64_tensor(&g, 5, "column", two, 2);
+	for (i = 0; i < 2; i++) {
+		put_f32_tensor(&g, i ? "segment" : "zeros", rows[i], 2);
+		put_f32_tensor(&g, i ? "beta" : "gamma", norm[i], 2);
+	}
+	put_node(&g, "Reshape x column > words");
+	put_node(&g, "Reshape zeros column > places");
+	put_node(&g, "Reshape segment column > segments");
+	put_i64_tensor(&g, 5, "ones", (const int64_t[]){ 1, 1 }, 2);
+	put_node(&g, "Reshape id ones > ids");
+	node_of(&n, "EmbedLayerNormalization ids _ words places segments gamma beta > y");
+	put_str(&n, 7, "com.microsoft");
+	put_msg(&g, 1, &n);
+	y = result_of(&g, 17, f32_spec("x", 1, 2), x, "com.microsoft");
+	/* 9 and 2: the first is above their mean, of 1 and 2 below */
+	CHECKF(((const float *)y.data)[0] > 0.5f, "%g", (double)((const float *)y.data)[0]);
 }
 
 TEST_MAIN()

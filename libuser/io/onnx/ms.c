@@ -188,6 +188,8 @@ enum rlx_status onnx_ms_embed_norm(struct onnx_op *q)
 	if (seg.id)
 		s = plus(q, s, E(q, gather, .x = onnx_in(q, 4), .indices = seg,
 				 .axis = 0));
+	else if (onnx_given(q, 4))	/* all are of the first segment */
+		s = plus(q, s, onnx_cut(q, onnx_in(q, 4), 0, 0, 1));
 	onnx_out(q, 0, E(q, layer_norm, .x = s, .gamma = onnx_in(q, 5),
 			 .beta = onnx_in(q, 6), .axis = -1, .eps = eps));
 	/* The mask index: how many tokens of each row are real. */
