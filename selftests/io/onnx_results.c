@@ -434,4 +434,23 @@ TEST(tokens_without_segments_are_of_the_first)
 	CHECKF(((const float *)y.data)[0] > 0.5f, "%g", (double)((const float *)y.data)[0]);
 }
 
+/* Elements that were in no part were dropped, and parts cut where there were too few. */
+TEST(parts_are_all_of_the_dim)
+{
+	static const int64_t few[] = { 1, 1 }, many[] = { 2, 3 };
+	struct out g, n;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		begin_f32(&g);
+		put_i64_tensor(&g, 5, "parts", i % 2 ? many : few, 2);
+		node_of(&n, i < 2 ? "Split x parts > a b" : "SplitToSequence x parts > s");
+		put_attr_i(&n, "axis", 1);
+		put_msg(&g, 1, &n);
+		put_node(&g, "Identity x > y");
+		refuse(&g, 13, f32_spec("x", 1, 4), RLX_ESHAPE,
+		       i % 2 ? "part 1 has length 3 of 2 left" : "2 parts leave 2 of 4");
+	}
+}
+
 TEST_MAIN()

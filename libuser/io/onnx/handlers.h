@@ -50,6 +50,8 @@ enum { ONNX_SUM, ONNX_MEAN, ONNX_MAX, ONNX_MIN, ONNX_PROD, ONNX_L1, ONNX_L2,
        ONNX_LOGSUM, ONNX_LOGSUMEXP, ONNX_SUMSQ };
 enum rlx_status onnx_list(struct onnx_op *q, const char *name, uint32_t input,
 			  int64_t since, struct rlx_ints *out);
+/* Lengths of parts that are all of a dim, or it fails. */
+enum rlx_status onnx_parts(struct onnx_op *q, struct rlx_ints parts, int64_t dim);
 enum rlx_status onnx_axes(struct onnx_op *q, struct rlx_ints axes,
 			  uint32_t rank, uint32_t *mask);
 void onnx_fold_dims(const struct rlx_type *t, uint32_t axis, int64_t dim[2]);

@@ -189,6 +189,8 @@ enum rlx_status onnx_split_to_sequence(struct onnx_op *q)
 			      (long long)len, (long long)dim);
 	n = one ? (uint32_t)((dim + len - 1) / len) : split.n;
 	st = onnx_charge(q, n, 0);
+	if (!st && !one)
+		st = onnx_parts(q, split, dim);
 	if (st)
 		return st;
 	y = onnx_val_list(q->b, NULL, 0);
@@ -200,9 +202,6 @@ enum rlx_status onnx_split_to_sequence(struct onnx_op *q)
 	for (i = 0; i < n; i++, at += len) {
 		if (!one)
 			len = split.v[i];
-		if (len < 0 || at > dim)
-			return op_err(q, RLX_ESHAPE, "part %u has length %lld",
-				      i, (long long)len);
 		y->item[i] = part(q, a, at, at + len < dim ? at + len : dim,
 				  keep || split.v);
 		if (!y->item[i])

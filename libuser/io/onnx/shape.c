@@ -214,6 +214,22 @@ rlx_value onnx_cut(struct onnx_op *q, rlx_value x, uint32_t axis, int64_t from,
 		 .starts = RLX_INTS(from), .ends = RLX_INTS(to));
 }
 
+enum rlx_status onnx_parts(struct onnx_op *q, struct rlx_ints parts, int64_t dim)
+{
+	int64_t left = dim;
+	uint32_t i;
+
+	for (i = 0; i < parts.n; left -= parts.v[i++])
+		if (parts.v[i] < 0 || parts.v[i] > left)
+			return op_err(q, RLX_ESHAPE, "part %u has length %lld "
+				      "of %lld left", i, (long long)parts.v[i],
+				      (long long)left);
+	if (left)
+		return op_err(q, RLX_ESHAPE, "%u parts leave %lld of %lld", parts.n,
+			      (long long)left, (long long)dim);
+	return RLX_OK;
+}
+
 enum rlx_status onnx_split(struct onnx_op *q)
 {
 	int64_t axis = onnx_attr_i(q, "axis", 0), at = 0, len, dim, chunk;
@@ -236,16 +252,13 @@ enum rlx_status onnx_split(struct onnx_op *q)
 		return op_err(q, RLX_EPARSE, "%u lengths for %u outputs",
 			      parts.n, q->n_out);
 	dim = onnx_type(q, x).dim[a];
+	st = parts.n ? onnx_parts(q, parts, dim) : RLX_OK;
+	if (st)
+		return st;
 	/* Without lengths the last part is the smaller one. */
 	chunk = dim / n + (dim % n != 0);
 	for (i = 0; i < q->n_out; i++, at += len) {
-		len = parts.n ? parts.v[i] : chunk;
-		if (!parts.n && len > dim - at)
-			len = dim - at;
-		if (len < 0 || len > dim - at)
-			return op_err(q, RLX_ESHAPE, "part %u has length %lld "
-				      "of %lld left", i, (long long)len,
-				      (long long)(dim - at));
+		len = parts.n ? parts.v[i] : chunk < dim - at ? chunk : dim - at;
 		onnx_out(q, i, onnx_cut(q, x, a, at, at + len));
 	}
 	return RLX_OK;
@@ -336,7 +349,7 @@ static enum rlx_status pads_of(struct onnx_op *q, struct rlx_ints pads,
 		st = onnx_ints(q, 3, &axes.v, &axes.n);
 	if (st)
 		return st;
-	if (pads.n != 2 * (axes.n ? axes.n : rank))
+	if (pads.n != 2ull * (axes.n ? axes.n : rank))
 		return op_err(q, RLX_ESHAPE, "%u pads for a tensor of rank %u",
 			      pads.n, rank);
 	for (i = 0; i < 2 * rank; i++)
