@@ -453,4 +453,22 @@ TEST(parts_are_all_of_the_dim)
 	}
 }
 
+/* 2^32 + 1 heads were taken for one. */
+TEST(heads_are_not_cut_to_32_bits)
+{
+	static const int64_t cube[] = { 1, 1, 2 };
+	struct out g, n;
+
+	begin_f32(&g);
+	put_i64_tensor(&g, 5, "cube", cube, 3);
+	put_node(&g, "Reshape x cube > a");
+	put_i64_tensor(&g, 5, "half", (const int64_t[]){ 1, 1, -1 }, 3);
+	put_f32_tensor(&g, "one", &(const float){ 1 }, 1);
+	put_node(&g, "Reshape one half > c");
+	node_of(&n, "RotaryEmbedding a c c > y");
+	put_attr_i(&n, "num_heads", (1ll << 32) + 1);
+	put_msg(&g, 1, &n);
+	refuse(&g, 23, f32_spec("x", 1, 2), RLX_ERANGE, "num_heads=4294967297 is out of range");
+}
+
 TEST_MAIN()

@@ -101,7 +101,7 @@ static enum rlx_status mask_of(struct onnx_op *q, uint32_t i, rlx_value *bias,
 /* Attention: x [B,S,I] W [I,3H] bias [3H] mask; no past, no relative bias. */
 enum rlx_status onnx_ms_attention(struct onnx_op *q)
 {
-	int64_t heads = onnx_attr_i(q, "num_heads", 0), h;
+	int64_t heads = onnx_attr_i32(q, "num_heads", 0), h;
 	rlx_value x, y, bias = RLX_NONE, lens = RLX_NONE;
 	enum rlx_status st;
 	uint32_t i;
@@ -132,7 +132,7 @@ enum rlx_status onnx_ms_attention(struct onnx_op *q)
 /* MultiHeadAttention with separate 3-D query, key and value. */
 enum rlx_status onnx_ms_mha(struct onnx_op *q)
 {
-	int64_t heads = onnx_attr_i(q, "num_heads", 0), h, hv;
+	int64_t heads = onnx_attr_i32(q, "num_heads", 0), h, hv;
 	rlx_value k[3], bias = RLX_NONE, lens = RLX_NONE, b = onnx_in(q, 3);
 	enum rlx_status st;
 	uint32_t i;

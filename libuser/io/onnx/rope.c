@@ -5,8 +5,8 @@
 /* X, cos, sin [P, n/2] with positions, or [B, S, n/2] by place. */
 enum rlx_status onnx_rotary(struct onnx_op *q)
 {
-	int64_t heads = onnx_attr_i(q, "num_heads", 0);
-	int64_t n_rot = onnx_attr_i(q, "rotary_embedding_dim", 0);
+	int64_t heads = onnx_attr_i32(q, "num_heads", 0);
+	int64_t n_rot = onnx_attr_i32(q, "rotary_embedding_dim", 0);
 	rlx_value x = onnx_in(q, 0), pos = onnx_in(q, 3), table[2];
 	struct rlx_type t = onnx_type(q, x), tc;
 	uint32_t i;
@@ -36,8 +36,8 @@ enum rlx_status onnx_rotary(struct onnx_op *q)
 enum rlx_status onnx_ms_rotary(struct onnx_op *q)
 {
 	rlx_value x = onnx_in(q, 0), pos = onnx_in(q, 1);
-	int64_t heads = onnx_attr_i(q, "num_heads", 0);
-	int64_t n_rot = onnx_attr_i(q, "rotary_embedding_dim", 0);
+	int64_t heads = onnx_attr_i32(q, "num_heads", 0);
+	int64_t n_rot = onnx_attr_i32(q, "rotary_embedding_dim", 0);
 	struct rlx_type t = onnx_type(q, x), tp = onnx_type(q, pos);
 	struct rlx_type tc = onnx_type(q, onnx_in(q, 2));
 
