@@ -390,6 +390,7 @@ def truncation():
             ask(s, 128, True)               # no file: as far as there are buckets
             for text, limit in (('{"max_seq_length": 37, "do_lower_case": false}', 37),
                                 ('{"max_seq_length": 500}', 128), ("{}", 128),
+                                (' ' * 9000 + '{"max_seq_length": 21}', 21),
                                 ('{"max_seq_length": null}', 128), ('{"max_seq_length": 3}', 3)):
                 n = len(s.lines)
                 with open(d + "/sentence_bert_config.json", "w") as f:
@@ -406,6 +407,13 @@ def truncation():
                 s.wait_log("reload failed", 60, after=n)
                 assert any("sentence_bert_config.json" in ln for ln in s.lines[n:]), s.lines[n:]
                 ask(s, 3, True)
+            os.unlink(d + "/sentence_bert_config.json")
+            os.mkfifo(d + "/sentence_bert_config.json")     # whose writer never comes
+            n = len(s.lines)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reload failed", 60, after=n)
+            ask(s, 3, True)
+            os.unlink(d + "/sentence_bert_config.json")
         with open(d + "/sentence_bert_config.json", "w") as f:
             f.write('{"max_seq_length": 20}')
         with Server(model) as s:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Encoders of the BERT family: tokens in, one vector a row out, in length buckets. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,33 +233,28 @@ static void fit_buckets(struct model *m, struct bert *b)
  */
 static enum rlx_status read_max_seq_length(const char *dir, int64_t *out, struct rlx_error *err)
 {
-	char path[4096], text[8192];
+	char path[4096];
 	struct rlx_json j = { 0 };
+	struct rlx_file f;
 	enum rlx_status st;
 	uint32_t node;
-	ssize_t n;
-	int fd;
 
 	*out = 0;
 	snprintf(path, sizeof(path), "%s/sentence_bert_config.json", dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
+	if (access(path, F_OK) && errno == ENOENT)
 		return RLX_OK;
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
-	st = n < 0 ? rlx_fail(err, rlx_file_status(errno), "%s: %m", path) : RLX_OK;
-	if (fd >= 0)
-		close(fd);
-	if (!st)
-		st = rlx_json_parse(&j, text, (size_t)n, NULL, path, err);
+	st = rlx_file_map(&f, path, err);
 	if (st)
 		return st;
-	node = rlx_json_get(&j, 0, "max_seq_length");
+	st = rlx_json_parse(&j, (const char *)f.p, f.n, NULL, path, err);
+	node = st ? 0 : rlx_json_get(&j, 0, "max_seq_length");
 	/* null: as far as the model goes. */
 	if (node && rlx_json_kind(&j, node) != RLX_JSON_NULL &&
 	    (!rlx_json_int(&j, node, out) || *out < 3))
 		st = rlx_fail(err, RLX_EPARSE, "%s: max_seq_length is no number of tokens from 3 "
 			      "on", path);
 	rlx_json_fini(&j);
+	rlx_file_unmap(&f);
 	return st;
 }
 
