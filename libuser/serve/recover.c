@@ -148,7 +148,7 @@ static int32_t still_taken(const struct rlx_channel *ch, const struct rlx_reques
 	return rlx_check_head(r->opcode, r->flags, r->nr_slices, r->inline_len, ch->slices_max);
 }
 
-/* What is not taken now is kept; if that is for good, it is over. */
+/* What the next executor does not take, now or for good, ends undelivered: who asked may again. */
 static void send_again(struct rlx_channel *ch)
 {
 	uint32_t i, best, refused;
