@@ -159,6 +159,8 @@ def main():
     p.add_argument("--keep")
     p.add_argument("--verbose", action="store_true")
     args = p.parse_args()
+    if args.keep:
+        os.makedirs(args.keep, exist_ok=True)
     print("seed %d, %d cases a family" % (args.seed, args.cases))
     wrong = 0
     with tempfile.TemporaryDirectory() as tmp:
