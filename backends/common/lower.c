@@ -106,6 +106,13 @@ void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref)
 	lo->ref[lo->n_ref++] = ref;
 }
 
+void rlx_lower_ref_move(struct rlx_lower *lo, void *field, void *to)
+{
+	for (uint32_t i = 0; i < lo->n_ref; i++)
+		if (lo->ref[i].at == (uint64_t)((unsigned char *)field - lo->staged))
+			lo->ref[i].at = (uint64_t)((unsigned char *)to - lo->staged);
+}
+
 static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t off,
 		      enum rlx_access access)
 {

@@ -203,6 +203,8 @@ void rlx_lower_replace(struct rlx_lower *lo, uint32_t k, uint32_t tmp, const str
 void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size);
 /* Such memory, filled by now. */
 void rlx_lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes);
+/* What refers to @field, another pointer member, is of @to now. */
+void rlx_lower_ref_move(struct rlx_lower *lo, void *field, void *to);
 /* For backends: one more entry of lo->ref. */
 void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref);
 /* For backends: append a call, staged or, with @host, of the step as it is. NULL: lo->status */

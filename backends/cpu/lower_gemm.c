@@ -24,6 +24,15 @@ static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 	return rlx_k_gemm_units(g, isa);
 }
 
+/* Of a product by a vector: its rows are columns of the transposed one. */
+static uint64_t set_columns(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm *g = args;
+
+	g->n = (size_t)rows;
+	return rlx_k_gemm_units(g, isa);
+}
+
 static uint64_t set_low_rows(void *args, int64_t rows, enum rlx_isa isa)
 {
 	struct rlx_k_gemm *g = args;
@@ -167,6 +176,47 @@ static enum rlx_status call(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      most_scratch(f, g, isa));
 }
 
+/*
+ * A matrix by a vector, y = A x, as the row x^T A^T: A's rows are columns that lie side by side,
+ * of which dots are made as they are read. A panel of one column would be padded to as many as
+ * rlx_k_gemm_nr() says. One row, too: it has the same bits as among others.
+ */
+static bool by_vector(const struct rlx_k_gemm *g)
+{
+	return g->n == 1 && g->k > 0 && !g->trans_a && !g->compute && !g->scales &&
+	       g->a_type == g->b_type && (g->a_type == RLX_F32 || g->a_type == RLX_F16) &&
+	       (g->b_form == RLX_B_COLS || g->ldb == 1);
+}
+
+static enum rlx_status gemm_by_vector(struct rlx_lower *lo, struct rlx_k_gemm *g)
+{
+	const bool rows_lead = rlx_gemm_rows_lead(g), f16 = g->a_type == RLX_F16;
+	const enum rlx_isa isa = cpu_isa(lo);
+
+	if (rlx_gemm_bias(lo, g, RLX_F32))
+		return lo->status;
+	rlx_lower_ref_move(lo, &g->bias, &g->row_bias);
+	rlx_lower_ref_move(lo, &g->a, &g->b);
+	rlx_lower_ref_in(lo, &g->a, 1, 0);
+	g->n = g->m;
+	g->m = 1;
+	g->ldb = g->lda;
+	g->lda = g->k;
+	g->ldc = g->ldr = g->n;
+	g->b_form = RLX_B_COLS;
+	for (int i = 0; i < 2; i++) {
+		const size_t step = g->a_step[i];
+
+		g->a_step[i] = g->b_step[i];
+		g->b_step[i] = step;
+	}
+	if (rows_lead)
+		rlx_lower_extent(lo, (int64_t)g->n, set_columns);
+	return rlx_lower_call(lo, f16 ? RLX_KERNEL_gemm_f16 : RLX_KERNEL_gemm_f32,
+			      rlx_k_gemm_units(g, isa), work_of(g, false, isa),
+			      rlx_k_gemm_scratch(g, isa));
+}
+
 enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
@@ -180,6 +230,8 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return gemm_int(lo, g);
 	if (g->compute == RLX_F16)
 		return rlx_lower_unsupported(lo, "no f16 GEMM");
+	if (by_vector(g))
+		return gemm_by_vector(lo, g);
 	if (!pick_family(lo, g, once, &f))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, f.bias))

@@ -15,6 +15,7 @@
 #define GT_LOADB(p)	vd_loadu(p)
 #define GT_STORE(p, v)	vd_storeu(p, v)
 #define GT_FLAT_MR	1
+#define GT_NARROW
 #if defined(RLX_V512)
 #define GT_MR		6
 #else
