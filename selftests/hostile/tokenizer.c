@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Files of tokenizers that are made to take time or memory without end. */
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -281,14 +280,6 @@ static enum rlx_status load_map(const uint8_t *to, size_t n, uint32_t off, struc
 	return load(&x, t, err);
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* How long @n times @c takes, once they have their place. */
 static double time_of(const struct rlx_tokenizer *t, char c, size_t n)
 {
@@ -300,12 +291,12 @@ static double time_of(const struct rlx_tokenizer *t, char c, size_t n)
 
 	memset(text, c, n);
 	for (i = 0; i < 2; i++) {
-		begun = seconds();
+		begun = rlx_test_cpu();
 		CHECKF(!encode(s, text, n, &err), "%s", err.text);
 	}
 	free(text);
 	rlx_tokenizer_scratch_free(s);
-	return seconds() - begun;
+	return rlx_test_cpu() - begun;
 }
 
 /* A replacement that is none costs no look at all that follows, for each character. */

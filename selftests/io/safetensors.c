@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* .safetensors: round trips, and headers that must be refused. */
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -83,14 +82,6 @@ TEST(every_dtype_round_trips)
 	remove(path);
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* A header may have 100 MB of metadata: to walk it takes no more than to read it. */
 TEST(much_metadata)
 {
@@ -110,15 +101,15 @@ TEST(much_metadata)
 		p += sprintf(p, "%s\"%u\":\"v%u\"", i ? "," : "", i, i);
 	sprintf(p, "}}");
 	n = make(file, head, NULL, 0);
-	opened = seconds();
+	opened = rlx_test_cpu();
 	CHECKF(!open_copy(file, n, &f, &copy, &err), "%s", err.text);
-	walked = seconds();
+	walked = rlx_test_cpu();
 	opened = walked - opened;
 	for (i = 0; rlx_safetensors_meta(f, i, &k, &val); i++) {
 		sprintf(want, "v%u", i);
 		CHECKF(!strcmp(val, want) && !strcmp(k, want + 1), "%u: %s %s", i, k, val);
 	}
-	walked = seconds() - walked;
+	walked = rlx_test_cpu() - walked;
 	CHECK_EQ(i, N);
 	CHECKF(walked < 10 * opened + 0.1, "%g s to walk, %g s to open", walked, opened);
 	rlx_safetensors_close(f);

@@ -110,4 +110,7 @@ double rlx_test_uniform(uint64_t *state, double lo, double hi);
  */
 bool rlx_test_within(uint64_t from, double seconds);
 
+/* Seconds of processor time that this process has taken: for times that are held against others. */
+double rlx_test_cpu(void);
+
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* BERT encoders from a folder against a plain one in double; bad folders. */
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -304,14 +303,6 @@ TEST(bad_folders)
 	tb_fini(&b);
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* All tensors of a layer, of one element each. */
 static unsigned int name_layer(char (*name)[64], unsigned int layer)
 {
@@ -362,12 +353,12 @@ TEST(many_layers)
 	tb_text(dir, "config.json", tb_config(&size, config, sizeof(config)));
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	CHECKF(!rlx_safetensors_write(path, t, n, NULL, &err), "%s", err.text);
-	begun = seconds();
+	begun = rlx_test_cpu();
 	CHECKF(!rlx_safetensors_open(path, &f, &err), "%s", err.text);
-	weights = seconds() - begun;
-	begun = seconds();
+	weights = rlx_test_cpu() - begun;
+	begun = rlx_test_cpu();
 	CHECKF(!rlx_bert_open(dir, &m, &err), "%s", err.text);
-	all = seconds() - begun;
+	all = rlx_test_cpu() - begun;
 	CHECKF(all < 5 * weights + 0.5, "%g s, %g s for the weights", all, weights);
 	rlx_bert_put(m);
 	rlx_safetensors_close(f);
