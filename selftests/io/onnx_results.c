@@ -302,6 +302,15 @@ TEST(casts_of_strings_keep_all_digits)
 	put_msg(&g, 1, &n);
 	y = result(&g, 13, f32_spec("x", 1, 1), &x);
 	CHECK(y.type.dtype == RLX_I64 && !memcmp(y.data, want, sizeof(want)));
+	/* beside one that is no integer, too */
+	begin_f32(&g);
+	put_strings(&g, "s", "9007199254740993 1.5 ");
+	node_of(&n, "Cast s > y");
+	put_attr_i(&n, "to", ONNX_INT64);
+	put_msg(&g, 1, &n);
+	y = result(&g, 13, f32_spec("x", 1, 1), &x);
+	CHECK_EQ(((const int64_t *)y.data)[0], want[0]);
+	CHECK_EQ(((const int64_t *)y.data)[1], 1);
 	begin_f32(&g);
 	snprintf(text, sizeof(text), "1%090d ", 0);
 	put_strings(&g, "s", text);

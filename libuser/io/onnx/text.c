@@ -104,19 +104,35 @@ static bool whole_number(const char *s, enum rlx_dtype dt, uint64_t *out)
 	return !errno && end != s && !*end && (dt != RLX_U64 || !strchr(s, '-'));
 }
 
+/* Numbers of texts: @u where @whole, else @v, which is cut to @dt as any other double. */
+static rlx_value numbers(struct onnx_op *q, struct rlx_type t, enum rlx_dtype dt, const double *v,
+			 const uint64_t *u, const bool *whole)
+{
+	struct rlx_graph *g = q->b->ctx->g;
+	rlx_value y, exact;
+
+	t.dtype = RLX_F64;
+	y = E(q, cast, .x = rlx_constant(g, t, v), .to = dt);
+	if (dt != RLX_I64 && dt != RLX_U64)
+		return y;
+	t.dtype = dt;
+	exact = rlx_constant(g, t, u);
+	t.dtype = RLX_BOOL;
+	return E(q, where, .cond = rlx_constant(g, t, whole), .a = exact, .b = y);
+}
+
 static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 {
-	bool whole = dt == RLX_I64 || dt == RLX_U64;
 	struct onnx_val *x = q->in[0];
-	struct rlx_type t = x->type;
 	int64_t i, n = count_of(&x->type);
 	uint64_t *u;
-	rlx_value y;
+	bool *whole;
 	double *v;
 
 	v = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*v));
 	u = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*u));
-	if (!v || !u)
+	whole = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*whole));
+	if (!v || !u || !whole)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++) {
 		struct rlx_str s = dup_str(q, x->str[i].p, x->str[i].n);
@@ -127,11 +143,9 @@ static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 		v[i] = rlx_strtod(s.p, &end);
 		if (end == s.p || end != s.p + s.n)
 			return op_err(q, RLX_EINVAL, "'%.*s' is no number", ONNX_STR(s));
-		whole = whole && whole_number(s.p, dt, &u[i]);
+		whole[i] = whole_number(s.p, dt, &u[i]);
 	}
-	t.dtype = whole ? dt : RLX_F64;
-	y = rlx_constant(q->b->ctx->g, t, whole ? (const void *)u : v);
-	onnx_out(q, 0, E(q, cast, .x = y, .to = dt));
+	onnx_out(q, 0, numbers(q, x->type, dt, v, u, whole));
 	return RLX_OK;
 }
 
