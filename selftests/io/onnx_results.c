@@ -264,6 +264,28 @@ TEST(dequantize_gives_its_output_dtype)
 	CHECKF(((const double *)y.data)[0] == 2.5, "%g", ((const double *)y.data)[0]);
 }
 
+/* Nor is what is no float one, and the error says which attribute is meant. */
+TEST(dequantize_gives_floats)
+{
+	static const int64_t dims[] = { 1, 2 }, to[] = { ONNX_STRING, ONNX_INT32, 99 };
+	struct rlx_spec spec = f32_spec("x", 1, 2);
+	static const float half = 0.5;
+	struct out g, n;
+	int i;
+
+	spec.type.dtype = RLX_U8;
+	for (i = 0; i < 3; i++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_UINT8, dims, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+		put_f32_tensor(&g, "half", &half, 1);
+		node_of(&n, "DequantizeLinear x half > y");
+		put_attr_i(&n, "output_dtype", to[i]);
+		put_msg(&g, 1, &n);
+		refuse(&g, 23, spec, RLX_ENOSUP, "attribute output_dtype=");
+	}
+}
+
 /* An initializer of strings, each of which ends with a blank in @text. */
 static void put_strings(struct out *g, const char *name, const char *text)
 {

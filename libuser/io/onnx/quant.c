@@ -74,14 +74,17 @@ enum rlx_status onnx_quantize(struct onnx_op *q)
 enum rlx_status onnx_dequantize(struct onnx_op *q)
 {
 	int64_t to = onnx_attr_i(q, "output_dtype", 0);
-	rlx_value y = E(q, dequantize, .x = onnx_in(q, 0),
-			.scale = onnx_scalar(q, onnx_in(q, 1)),
-			.zp = onnx_scalar(q, onnx_in(q, 2)),
-			.axis = onnx_attr_i32(q, "axis", 1),
-			.block = onnx_attr_i(q, "block_size", 0));
+	enum rlx_dtype dt = onnx_dtype_to_rlx(to);
+	rlx_value y;
 
-	if (to && onnx_dtype_to_rlx(to) != onnx_type(q, y).dtype)
-		y = E(q, cast, .x = y, .to = onnx_dtype_to_rlx(to));
+	if (to && !rlx_dtype_is_float(dt))
+		return op_err(q, RLX_ENOSUP, "attribute output_dtype=%s is not supported",
+			      onnx_dtype_name(to));
+	y = E(q, dequantize, .x = onnx_in(q, 0), .scale = onnx_scalar(q, onnx_in(q, 1)),
+	      .zp = onnx_scalar(q, onnx_in(q, 2)), .axis = onnx_attr_i32(q, "axis", 1),
+	      .block = onnx_attr_i(q, "block_size", 0));
+	if (to && dt != onnx_type(q, y).dtype)
+		y = E(q, cast, .x = y, .to = dt);
 	onnx_out(q, 0, y);
 	return RLX_OK;
 }
