@@ -15,7 +15,8 @@ import threading
 import time
 
 from fd_store_rig import (DROP, FULL, GET, KEEP, LIST, MAGIC, MSG, NONE, OK, OTHER, PUT, TEXTS,
-                          VERSION, Clients, FdStore, adopted, free_port, weights_of)
+                          VERSION, Clients, FdStore, adopted, free_port, weights_of,
+                          write_halves)
 from rlxd import (BUILD, ENGINES, MINILM, RLXD, SANITIZED, Manager, Server, Skip, activated, main,
                   minilm, test, wait_for)
 
@@ -73,6 +74,17 @@ def another_instruction_set_is_another_arena():
             assert (now == first) == same
             first = now
         assert k.names().count("weights-minilm") == 1
+
+
+@test
+def weights_of_16_bits_are_kept():
+    """What is in no file, as these made f32, is kept beside what is packed of it: there is room."""
+    with FdStore() as k, tempfile.TemporaryDirectory() as d:
+        write_halves(d, 6)
+        model = "[model halves]\npath = %s\nbuckets = 16\ndevice = cpu\n" % d
+        for i in range(2):
+            with Server(model, server=k.conf()) as s:
+                assert adopted(s, "halves") == i, s.log()
 
 
 @test

@@ -39,7 +39,11 @@ static struct rlx_store *adopt(struct model *m, int fd)
 	return s;
 }
 
-/* Larger than what will lie in it: memory is taken as it fills. NULL: without one. */
+/*
+ * Larger than what will lie in it: memory is taken as it fills. Of weights of 16 bits, made f32
+ * and packed, there are both: what is in no file is kept beside what is prepared of it. NULL:
+ * without one.
+ */
 static struct rlx_store *make(struct model *m)
 {
 	struct rlx_arena_opts o = { .name = "rlxd-weights", .size = 64 << 20,
@@ -51,7 +55,7 @@ static struct rlx_store *make(struct model *m)
 	unsigned int i;
 
 	for (i = 0; i < sizeof(m->mark) / sizeof(m->mark[0]); i++)
-		o.size += m->mark[i].size * 3;
+		o.size += m->mark[i].size * 6;
 	if (rlx_arena_new(&o, &a, &err) || rlx_store_new(a, m->conf.device, &s, &err))
 		log_event(LOG_WARN, "weights are not kept", L_STR("model", m->name),
 			  L_STR("why", err.text));
