@@ -15,6 +15,12 @@ static const struct rlx_channel_ops *const transports[] = {
 
 enum { N_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
+/* Without /proc, which tells what a descriptor is, the service's is taken for no channel. */
+static bool kmod_is_here(void)
+{
+	return !access("/dev/rlx", R_OK | W_OK) && !access("/proc/self/fdinfo", X_OK);
+}
+
 /*
  * Without a wish kmod is offered where arenas come from the module too, as it takes
  * no others everywhere; and not to who recovers, for there it is not known which
@@ -29,7 +35,7 @@ enum rlx_status rlx_channel_choose(struct rlx_channel *ch, struct rlx_error *err
 	for (i = 0; i < N_TRANSPORTS; i++)
 		if (!name || !strcmp(name, transports[i]->name))
 			bits |= transports[i]->wire;
-	if (!name && (ch->opts.flags || access("/dev/rlx", R_OK | W_OK)))
+	if (!name && (ch->opts.flags || !kmod_is_here()))
 		bits &= ~(uint32_t)RLX_WIRE_KMOD;
 	if (!bits)
 		return rlx_fail(err, RLX_ENOSUP,

@@ -6,12 +6,17 @@
 #include <stdarg.h>
 
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 static int fake_ioctl(int fd, unsigned long request, ...);
+static int fake_access(const char *path, int mode);
 #define ioctl fake_ioctl
 #include "libuser/serve/transport_kmod.c"
 #undef ioctl
 #include "libuser/serve/recover.c"
+#define access(path, mode)	fake_access(path, mode)
+#include "libuser/serve/connect.c"
+#undef access
 #include "selftests/lib/serve_test.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -133,6 +138,31 @@ TEST(a_list_that_the_next_executor_does_not_take)
 	CHECK_EQ(ch.tag[1].result, -EOPNOTSUPP);
 	CHECK_EQ(ch.tag[1].flags, RLX_REPLY_UNDELIVERED);
 	rlx_arena_put(a);
+}
+
+static const char *missing;	/* a path; all others are there */
+
+static int fake_access(const char *path, int mode)
+{
+	return missing && !strncmp(path, missing, strlen(missing)) ? -1 : 0;
+}
+
+/* Without /proc no descriptor is known for the module's: who does not name kmod has shm. */
+TEST(kmod_is_chosen_where_it_can_be)
+{
+	static const char *const away[] = { NULL, "/dev/rlx", "/proc" };
+	struct rlx_channel ch;
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		ch = (struct rlx_channel){ 0 };
+		missing = away[i];
+		CHECK_EQ(rlx_channel_choose(&ch, NULL), RLX_OK);
+		CHECK_EQ(ch.transports, RLX_WIRE_SHM | (i ? 0 : RLX_WIRE_KMOD));
+		ch = (struct rlx_channel){ .opts = { .transport = "kmod" } };
+		CHECK_EQ(rlx_channel_choose(&ch, NULL), RLX_OK);
+		CHECK_EQ(ch.transports, RLX_WIRE_KMOD);
+	}
 }
 
 TEST_MAIN()

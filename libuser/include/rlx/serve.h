@@ -167,8 +167,9 @@ enum rlx_channel_flags {
  * struct rlx_channel_opts - zero means the default everywhere.
  * @size:       sizeof(struct rlx_channel_opts)
  * @address:    "/path" or "@name" (abstract) of the service's socket; required
- * @transport:  "shm" or "kmod"; NULL: kmod where /dev/rlx can be used here and the
- *              service has it, else shm. kmod takes arenas of the module, and
+ * @transport:  "shm" or "kmod"; NULL: kmod where /dev/rlx can be used here, /proc is
+ *              mounted and the service has it, else shm. kmod needs /proc, to know the
+ *              module's descriptors from others; it takes arenas of the module, and
  *              others where the kernel can pin a memfd (6.11). With RECOVER it must be
  *              named: which requests a dead executor had taken is not known there, so
  *              that those end with -EOWNERDEAD that RECOVER_ALL would ask again
