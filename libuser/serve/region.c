@@ -92,5 +92,8 @@ bool rlx_fd_is_kmod(int fd, const char *kind)
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	snprintf(want, sizeof(want), "\nrlx-kind:\t%s\n", kind);
-	return rlx_proc_text(path, text, sizeof(text)) && strstr(text, want);
+	if (!rlx_proc_text(path, text, sizeof(text)))
+		return false;
+	errno = EPROTO;
+	return strstr(text, want);
 }

@@ -28,7 +28,8 @@ void rlx_region_fini(struct rlx_region *r);
 
 /*
  * Is @fd the module's, and of this @kind ("arena", "channel")? Asked where no other file
- * system answers: only the module's files say so in their fdinfo. False without /proc.
+ * system answers: only the module's files say so in their fdinfo. False, and errno: EPROTO if it
+ * is not, else why that cannot be told: ENOENT without /proc, EMFILE without a descriptor left.
  */
 bool rlx_fd_is_kmod(int fd, const char *kind);
 

@@ -277,7 +277,11 @@ static bool shm_arena(struct rlx_client *cl, struct rlx_wire_msg *m, int *fd,
 	if (seals < 0) {
 		m->bytes = 0;
 		*why = "not the memory of an arena";
-		return *fd >= 0 && rlx_fd_is_kmod(*fd, "arena");
+		if (*fd >= 0 && rlx_fd_is_kmod(*fd, "arena"))
+			return true;
+		if (*fd >= 0 && errno != EPROTO)
+			*why = "the service cannot look into /proc now what it is";
+		return false;
 	}
 	*why = "it may shrink: seal it with F_SEAL_SHRINK";
 	if (!(seals & F_SEAL_SHRINK))

@@ -631,8 +631,10 @@ static enum rlx_status kmod_up(struct rlx_channel *ch, int *fds,
 		rlx_fail(err, st, "channel: no memory");
 	else if (!rlx_fd_is_kmod(k->fd, "channel"))
 		/* A file of its own could be cut short, and our next look at it would kill us. */
-		st = rlx_fail(err, RLX_EPROTO, "the service's descriptor is no channel of "
-			      NODE ", or there is no /proc to tell");
+		st = errno == EPROTO || errno == ENOENT ?
+		     rlx_fail(err, RLX_EPROTO, "the service's descriptor is no channel of " NODE
+			      ", or there is no /proc to tell") :
+		     fail_errno(err, "what the service's descriptor is");
 	else if (!ring_map(&k->ring, k->fd, ch->depth, sizeof(struct rlx_cqe)))
 		st = fail_errno(err, "mmap of a channel");
 	else
