@@ -89,7 +89,7 @@ static void put_all(struct rlx_json_writer *w, const struct ckpt_slot *s)
 	rlx_json_put_end(w);
 }
 
-/* The eight digits of the text's own crc; NULL if they are not there. */
+/* The eight digits of the text's own crc, within @len; NULL if they are not there. */
 static char *crc_digits(char *text, size_t len)
 {
 	size_t at = len;
@@ -166,6 +166,23 @@ static bool get_all(struct ckpt_manifest *m)
 	return get_file(m, files, 0) && get_file(m, files, 1);
 }
 
+/* False: they are no eight digits. The text ends where it does: no strtoul(), which reads on. */
+static bool crc_of(const char *digits, uint32_t *out)
+{
+	static const char known[] = "0123456789abcdef";
+	const char *d;
+	int i;
+
+	*out = 0;
+	for (i = 0; i < 8; i++) {
+		d = memchr(known, digits[i], 16);
+		if (!d)
+			return false;
+		*out = *out << 4 | (uint32_t)(d - known);
+	}
+	return digits[8] == '"';
+}
+
 enum rlx_status ckpt_manifest_parse(struct ckpt_manifest *m, char *text, size_t len,
 				    const char *path, struct rlx_error *err)
 {
@@ -174,10 +191,9 @@ enum rlx_status ckpt_manifest_parse(struct ckpt_manifest *m, char *text, size_t 
 	uint32_t crc;
 
 	*m = (struct ckpt_manifest){ 0 };
-	if (!digits)
+	if (!digits || !crc_of(digits, &crc))
 		return rlx_fail(err, RLX_EPARSE, "%s: byte %zu: it does not end with its crc", path,
 				len);
-	crc = (uint32_t)strtoul(digits, NULL, 16);
 	memcpy(digits, zero_digits, 8);
 	if (crc32c(0, text, len) != crc)
 		return rlx_fail(err, RLX_EPARSE,

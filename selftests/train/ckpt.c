@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /* Checkpoints: what is saved is what is loaded; damage, wrong shapes, full disks, retention. */
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "rlx/log.h"
 #include "rlx/safetensors.h"
 #define DATA_BASE "/dev/shm"	/* a disk takes its time for each fsync */
 #include "selftests/lib/ckpt_state.h"
 #include "selftests/lib/rlx_oom.h"
+#include "train/ckpt.h"
 #include "train/fileops.h"
 
 TEST(random_states_come_back)
@@ -219,6 +222,29 @@ TEST(any_damage_is_seen_and_the_one_before_is_taken)
 	CHECK_EQ(load_ok(ck, &s), 2);
 	rlx_ckpt_close(ck);
 	rlx_arena_put(s.arena);
+}
+
+/* Nothing behind its last byte may be looked at. */
+TEST(manifest_that_ends_in_its_crc)
+{
+	static const char *const end[] = { "         ", "\t\t\t\t\t\t\t\t\t", "000000000",
+					   "0x0000000", "+12345678", "-1234567\"", "0x123456\"",
+					   "ABCDEF01\"" };
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), n, i;
+	struct rlx_error err = { 0 };
+	struct ckpt_manifest m;
+	char text[80], *at;
+	char *map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+
+	CHECK(map != MAP_FAILED && !mprotect(map + page, page, PROT_NONE));
+	for (i = 0; i < sizeof(end) / sizeof(end[0]); i++) {
+		n = (size_t)snprintf(text, sizeof(text), "{\"crc32c\": \"%s", end[i]);
+		at = memcpy(map + page - n, text, n);
+		CHECK_EQ(ckpt_manifest_parse(&m, at, n, "manifest", &err), RLX_EPARSE);
+		CHECKF(strstr(err.text, "does not end with its crc"), "%zu: %s", i, err.text);
+	}
+	munmap(map, 2 * page);
 }
 
 static void refused(struct rlx_ckpt *ck, struct state *s, enum rlx_status want, const char *a,
