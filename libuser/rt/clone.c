@@ -29,9 +29,7 @@ enum rlx_status rlx_session_clone(const struct rlx_session *s,
 
 		if (!from->buf.arena)
 			continue;
-		c->slot[RLX_IO_PARAM][i].buf = from->buf;
-		c->slot[RLX_IO_PARAM][i].filled = from->filled;
-		rlx_arena_get(from->buf.arena);
+		rlx_slot_share(&c->slot[RLX_IO_PARAM][i], from);
 		rlx_slot_apply(c, RLX_IO_PARAM, i);
 	}
 	rlx_placements_copy(c, s);

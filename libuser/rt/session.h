@@ -4,8 +4,15 @@
 #define RLX_RT_SESSION_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "rt/rt.h"
+
+/* A session's own memory for a param, which clones go on using when that session has gone. */
+struct rlx_own {
+	atomic_uint	refs;
+	struct rlx_buf	buf;
+};
 
 /* One input, param or output of a session. */
 struct rlx_slot {
@@ -14,6 +21,7 @@ struct rlx_slot {
 	uint64_t	 bytes;
 	struct rlx_buf	 buf;		/* bound now; arena NULL: none yet */
 	struct rlx_buf	 own;		/* what the session made, if it did */
+	struct rlx_own	*shared;	/* of a param own, or what buf is of a clone's; else NULL */
 	struct rlx_buf	 stage;		/* copy of an input that an output overlaps */
 	struct rlx_view	*view;		/* the caller's, copied from or to buf; NULL: none */
 	bool		 bound;		/* by the caller */
@@ -122,6 +130,8 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i);
 /* The buffer of a state is that of its next value, too: if @io's @i is one, say so. */
 void rlx_slot_mirror(struct rlx_session *s, enum rlx_io io, unsigned int i);
 void rlx_slot_fini(struct rlx_slot *slot);
+/* The clone's param @to is what @from is, whoever made that. */
+void rlx_slot_share(struct rlx_slot *to, const struct rlx_slot *from);
 /* All inputs filled, all outputs have memory, no harmful overlap. */
 enum rlx_status rlx_slots_ready(struct rlx_session *s);
 

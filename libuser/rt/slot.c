@@ -2,6 +2,7 @@
 /* Binding, filling and reading a session's inputs, params and outputs. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/overlap.h"
 #include "mem/arena.h"
 #include "ir/element.h"
@@ -93,10 +94,37 @@ static void drop(struct rlx_buf *b, bool own)
 	*b = (struct rlx_buf){ 0 };
 }
 
+static void put_shared(struct rlx_slot *slot)
+{
+	struct rlx_own *o = slot->shared;
+
+	slot->shared = NULL;
+	if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	drop(&o->buf, true);
+	rlx_free(o);
+}
+
+void rlx_slot_share(struct rlx_slot *to, const struct rlx_slot *from)
+{
+	struct rlx_own *o = from->shared;
+
+	to->buf = from->buf;
+	to->filled = from->filled;
+	rlx_arena_get(to->buf.arena);
+	if (!o || o->buf.arena != to->buf.arena || o->buf.offset != to->buf.offset)
+		return;		/* it is the caller's, who keeps it */
+	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+	to->shared = o;
+}
+
 void rlx_slot_fini(struct rlx_slot *slot)
 {
 	drop(&slot->buf, false);
-	drop(&slot->own, true);
+	if (slot->shared)
+		put_shared(slot);
+	else
+		drop(&slot->own, true);
 	drop(&slot->stage, true);
 	rlx_slot_drop_view(slot);
 }
@@ -114,6 +142,27 @@ void rlx_slot_mirror(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	rlx_slot_apply(s, RLX_IO_OUTPUT, (unsigned int)in->other);
 }
 
+static enum rlx_status own_param(struct rlx_session *s, struct rlx_slot *slot)
+{
+	struct rlx_own *o;
+	enum rlx_status st;
+
+	if (slot->own.arena)
+		return RLX_OK;
+	o = rlx_calloc(1, sizeof(*o));
+	if (!o)
+		return rlx_fail(&s->err, RLX_ENOMEM, "session: out of memory");
+	st = own_memory(s, slot->bytes, &o->buf);
+	if (st) {
+		rlx_free(o);
+		return st;
+	}
+	atomic_init(&o->refs, 1);
+	slot->shared = o;
+	slot->own = o->buf;
+	return RLX_OK;
+}
+
 enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
@@ -121,7 +170,10 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 
 	if (slot->buf.arena)
 		return RLX_OK;
-	st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
+	if (io == RLX_IO_PARAM)
+		st = own_param(s, slot);
+	else
+		st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
 	if (st)
 		return st;
 	slot->buf = slot->own;
@@ -343,6 +395,8 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 				rlx_slot_kind(s, io, i), slot->name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
+	if (!slot->own.arena)
+		put_shared(slot);
 	rlx_slot_drop_view(slot);
 	slot->buf = buf;
 	slot->bound = true;

@@ -134,6 +134,45 @@ TEST(clone_shares_params_and_nothing_else)
 	rlx_session_free(c);
 }
 
+/* Whoever made the memory of params: it goes with the last session that has it. */
+TEST(params_outlive_the_session_in_a_given_arena)
+{
+	struct rlx_session_opts o = { .size = sizeof(o) };
+	struct rlx_session *first = small_session("cpu"), *s, *c = NULL, *d = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_program_info info;
+	struct rlx_buf *rest;
+	float y[20], want[20];
+	unsigned int n, i;
+
+	rlx_program_info(rlx_session_program(first), &info);
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = 4 * info.session_bytes + 65536 },
+			     &o.arena, &err));
+	CHECKF(!rlx_session_new(rlx_session_program(first), &o, &s, &err), "%s", err.text);
+	fill_and_check(s);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), want), 0);
+	CHECKF(!rlx_session_clone_with(s, RLX_CLONE_STATES, &c, &err), "%s", err.text);
+	CHECKF(!rlx_session_clone(c, &d, &err), "%s", err.text);
+	CHECK_EQ(rlx_session_set(d, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 3),
+				 rlx_buf_ptr(rlx_session_bound(s, RLX_IO_INPUT, "x"))), 0);
+	rlx_session_free(s);
+	rlx_session_free(c);
+	rest = calloc(rlx_arena_size(o.arena) / 64 + 1, sizeof(*rest));
+	CHECK(rest);
+	for (n = 0; !rlx_buf_new(o.arena, 64, 0, &rest[n], NULL); n++)
+		memset(rlx_buf_ptr(rest[n]), 0x7f, 64);
+	CHECKF(!rlx_session_run(d), "%s", rlx_session_error(d)->text);
+	CHECK_EQ(rlx_session_get(d, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), y), 0);
+	CHECK(!memcmp(y, want, sizeof(y)));
+	rlx_session_free(d);
+	for (i = 0; i < n; i++)
+		CHECK_EQ(rlx_buf_free(rest[i], NULL), 0);
+	CHECK_EQ(rlx_buf_new(o.arena, rlx_arena_size(o.arena), 0, &rest[0], &err), 0);
+	rlx_arena_put(o.arena);		/* all of it is free again */
+	free(rest);
+	rlx_session_free(first);
+}
+
 /* Is the last row of "y" as it was? */
 static bool last_row_is_left(struct rlx_session *s, const float *x)
 {
