@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/number.h"
 #include "ir/custom.h"
 #include "ir/dims.h"
@@ -21,11 +22,10 @@ struct parser {
 	const struct rlx_blob_list *list;	/* NULL: bytes stand in the text */
 };
 
-/* The graph being read and the values its text ids stand for. */
+/* The graph being read, and the values that its text's ids stand for, which may be any. */
 struct scope {
 	struct rlx_graph *g;
-	uint32_t	 *map;
-	uint32_t	  cap;
+	struct rlx_map	  map;
 };
 
 static struct rlx_graph *parse_graph(struct parser *p);
@@ -373,31 +373,26 @@ static void list(struct parser *p, struct scope *s, bool reals, void *out)
 
 static uint32_t value(struct parser *p, const struct scope *s)
 {
+	uint64_t v = 0;
 	int64_t id;
 
 	need(p, "%");
 	id = p->st ? 0 : integer(p);
-	if (!p->st && (id < 1 || id >= s->cap || !s->map[id]))
+	if (!p->st && !rlx_map_get(&s->map, &id, sizeof(id), &v))
 		bad(p, "%%%lld is not made before", (long long)id);
-	return p->st ? 0 : s->map[id];
+	return p->st ? 0 : (uint32_t)v;
 }
 
 static bool define(struct parser *p, struct scope *s, int64_t id, uint32_t v)
 {
-	uint32_t old = s->cap;
+	uint64_t old;
 
-	if (id < 1 || id > 100000000) {
+	if (id < 1 || id > 100000000)
 		bad(p, "value id %lld is out of range", (long long)id);
-		return false;
-	}
-	if (!rlx_grow(&s->map, &s->cap, (uint32_t)id + 1, sizeof(*s->map))) {
-		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
-		return false;
-	}
-	memset(s->map + old, 0, (s->cap - old) * sizeof(*s->map));
-	if (s->map[id])
+	else if (rlx_map_get(&s->map, &id, sizeof(id), &old))
 		bad(p, "%%%lld is made twice", (long long)id);
-	s->map[id] = v;
+	else if (!rlx_map_put(&s->map, &id, sizeof(id), v))
+		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
 	return !p->st;
 }
 
@@ -687,7 +682,7 @@ static struct rlx_graph *parse_graph(struct parser *p)
 	p->depth--;
 	if (!p->st && rlx_graph_finish(s.g))
 		refused(p, s.g);
-	rlx_free(s.map);
+	rlx_map_fini(&s.map);
 	if (p->st) {
 		rlx_graph_put(s.g);
 		return NULL;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The text form of graphs, cut short at every byte and bent: an error or a graph. */
+#include <time.h>
+
 #include "base/alloc.h"
 #include "rlx/dims.h"
 #include "selftests/lib/rlx_oom.h"
@@ -65,6 +67,42 @@ static enum rlx_status parse(const char *text, size_t len)
 	CHECKF(rlx_alloc_live() == live, "%lld blocks leaked: %s",
 	       (long long)(rlx_alloc_live() - live), err.text);
 	return st;
+}
+
+/* Numbers of values are names: a large one takes no more than a small one. */
+TEST(large_numbers_of_values)
+{
+	enum { BODIES = 100 };
+	static const unsigned int number[2] = { 1, 100000000 };
+	clock_t took[2], begun;
+	char *text, *at;
+	size_t len;
+	int i, k;
+	FILE *f;
+
+	for (k = 0; k < 2; k++) {
+		text = NULL;
+		f = open_memstream(&text, &len);
+		CHECK(f);
+		fputs("graph \"g\" { %1 = input(name=\"p\", type=bool[]) "
+		      "%2 = input(name=\"x\", type=f32[2]) ", f);
+		for (i = 0; i < BODIES; i++)
+			fprintf(f, "%%%d = if(pred=%%1, xs=[%%2], then_g=graph \"t\" { "
+				"%%%u = input(name=\"x\", type=f32[2]) return \"x\"=%%%u }, "
+				"else_g=graph \"e\" { %%1 = input(name=\"x\", type=f32[2]) "
+				"return \"x\"=%%1 }) ", i + 3, number[k], number[k]);
+		fputs("return \"y\"=%3 }", f);
+		fclose(f);
+		begun = clock();
+		CHECK_EQ(parse(text, len), 0);
+		took[k] = clock() - begun;
+		at = strstr(text, "%3 =");	/* and none is taken for another */
+		CHECK(at && memcpy(at, "%2 =", 4));
+		CHECK_EQ(parse(text, len), RLX_EPARSE);
+		free(text);
+	}
+	CHECKF(took[1] < 10 * took[0] + CLOCKS_PER_SEC / 4, "%ld and %ld clocks", (long)took[0],
+	       (long)took[1]);
 }
 
 static void cut_everywhere(unsigned int parts)
