@@ -78,7 +78,8 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
 	s->persistent = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->persistent));
 	s->content = rlx_calloc(rlx_slot_count(s, RLX_IO_INPUT) + 1, sizeof(*s->content));
-	if (!s->exec || !s->persistent || !s->content)
+	s->placed = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->placed));
+	if (!s->exec || !s->persistent || !s->content || !s->placed)
 		goto out_no_memory;
 	s->exec->content = s->content;
 	for (io = 0; io < 3; io++) {
@@ -194,6 +195,7 @@ void rlx_session_free(struct rlx_session *s)
 	rlx_placements_fini(s);
 	rlx_free(s->persistent);
 	rlx_free(s->content);
+	rlx_free(s->placed);
 	rlx_free(s->exec);
 	rlx_program_put(s->p);
 	rlx_free(s);

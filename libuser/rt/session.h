@@ -14,6 +14,12 @@ struct rlx_own {
 	struct rlx_buf	buf;
 };
 
+/* Where output @i is. */
+struct rlx_span {
+	uintptr_t	begin, end;
+	unsigned int	i;
+};
+
 /* One input, param or output of a session. */
 struct rlx_slot {
 	const char	*name;		/* of the program, as are type and bytes */
@@ -81,6 +87,8 @@ struct rlx_session {
 	struct rlx_content	*content;	/* exec->content */
 	struct rlx_placement	*placement;	/* exec->placement */
 	uint64_t		 versions;	/* the last number given */
+	struct rlx_span		*placed;	/* outputs by place, of the last look at them */
+	unsigned int		 n_placed;
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;
 	struct rlx_runner	 runner;
@@ -134,6 +142,13 @@ void rlx_slot_fini(struct rlx_slot *slot);
 void rlx_slot_share(struct rlx_slot *to, const struct rlx_slot *from);
 /* All inputs filled, all outputs have memory, no harmful overlap. */
 enum rlx_status rlx_slots_ready(struct rlx_session *s);
+
+/*
+ * apart.c: no output lies over another one or a param. Then whether one has all bytes of input @i,
+ * RLX_EINVAL if some.
+ */
+enum rlx_status rlx_outputs_apart(struct rlx_session *s);
+enum rlx_status rlx_input_over_outputs(struct rlx_session *s, unsigned int i, bool *out_hit);
 
 /* submit.c */
 bool rlx_runner_busy(struct rlx_session *s);

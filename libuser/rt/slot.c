@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/overlap.h"
 #include "mem/arena.h"
 #include "ir/element.h"
 #include "ir/graph.h"
@@ -204,47 +203,15 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 	s->p->dev->be->bind(s->exec, io, i);
 }
 
-static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb)
-{
-	return rlx_overlap(rlx_buf_ptr(a), na, rlx_buf_ptr(b), nb);
-}
-
-/* RLX_EINVAL if output @o lies over value @i of @io. */
-static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
-			     unsigned int o)
-{
-	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
-		     s->slot[io][i].bytes, s->slot[RLX_IO_OUTPUT][o].bytes))
-		return RLX_OK;
-	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and %s '%s' overlap", rlx_slot_kind(s, io, i),
-			s->slot[io][i].name, rlx_slot_kind(s, RLX_IO_OUTPUT, o),
-			s->slot[RLX_IO_OUTPUT][o].name);
-}
-
 /* An input that an output overlaps is read from a copy, if it is all of it. */
 static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 {
 	struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
-	uint64_t n = in->bytes, m;
-	bool hit = false, was = in->staged;
-	unsigned int o;
-	enum rlx_status st;
+	bool hit, was = in->staged;
+	enum rlx_status st = rlx_input_over_outputs(s, i, &hit);
 
-	for (o = 0; o < rlx_slot_count(s, RLX_IO_OUTPUT); o++) {
-		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
-
-		m = out->bytes;
-		if ((in->state && in->other == (int)o) || !overlap(in->buf, out->buf, n, m))
-			continue;
-		if (in->state)
-			return apart(s, RLX_IO_INPUT, i, o);
-		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
-			return rlx_fail(&s->err, RLX_EINVAL,
-					"input '%s' and output '%s' overlap in part; "
-					"bind the same slice or different ones",
-					in->name, out->name);
-		hit = true;
-	}
+	if (st)
+		return st;
 	if (in->device)		/* which sees to a copy, if one is needed */
 		return RLX_OK;
 	if (hit && s->strict)
@@ -253,7 +220,7 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 				"a copy, and the session is strict",
 				in->name);
 	if (hit && !in->stage.arena) {
-		st = own_memory(s, n, &in->stage);
+		st = own_memory(s, in->bytes, &in->stage);
 		if (st)
 			return st;
 	}
@@ -261,24 +228,6 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	if (hit || was)
 		rlx_slot_apply(s, RLX_IO_INPUT, i);
 	return RLX_OK;
-}
-
-/*
- * No two outputs in one place, and none over a param: that is read in place and again
- * in the next run.
- */
-static enum rlx_status outputs_apart(struct rlx_session *s)
-{
-	unsigned int n = rlx_slot_count(s, RLX_IO_PARAM), i, o;
-	enum rlx_status st = RLX_OK;
-
-	for (o = 0; !st && o < rlx_slot_count(s, RLX_IO_OUTPUT); o++) {
-		for (i = 0; !st && i < o; i++)
-			st = apart(s, RLX_IO_OUTPUT, i, o);
-		for (i = 0; !st && i < n; i++)
-			st = apart(s, RLX_IO_PARAM, i, o);
-	}
-	return st;
 }
 
 enum rlx_status rlx_slots_ready(struct rlx_session *s)
@@ -298,7 +247,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 		if (!s->slot[RLX_IO_OUTPUT][i].state)	/* it has the input's */
 			st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
-		st = outputs_apart(s);
+		st = rlx_outputs_apart(s);
 	for (i = 0; !st && i < rlx_slot_count(s, RLX_IO_INPUT); i++)
 		st = stage_input(s, i);
 	s->ready = !st;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Compile and run small graphs on each backend through sessions. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "rlx/grad.h"
 #include "rlx/run.h"
@@ -536,6 +537,104 @@ TEST(feed_makes_an_output_the_next_input)
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);
+}
+
+/* y0 = x0 + w0, and so on. */
+static struct rlx_session *wide_session(unsigned int n)
+{
+	struct rlx_graph *g = rlx_graph_new("wide");
+	char name[16];
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		rlx_value x, w;
+
+		snprintf(name, sizeof(name), "x%u", i);
+		x = rlx_input(g, name, rlx_type(RLX_F32, 16));
+		snprintf(name, sizeof(name), "w%u", i);
+		w = rlx_param(g, name, rlx_type(RLX_F32, 16));
+		snprintf(name, sizeof(name), "y%u", i);
+		rlx_output(g, name, rlx_emit(g, add, .a = x, .b = w));
+	}
+	return rig_session(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
+							  .device = "cpu" });
+}
+
+/* The least clocks of runs after a binding of one input. */
+static clock_t bind_and_run(unsigned int n)
+{
+	static const float zero[16];
+	struct rlx_session *s = wide_session(n);
+	clock_t begun, least = 0;
+	struct rlx_arena *a;
+	unsigned int i;
+	int io;
+
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = 64 }, &a, NULL));
+	for (io = RLX_IO_INPUT; io <= RLX_IO_PARAM; io++)
+		for (i = 0; i < n; i++)
+			CHECK_EQ(rlx_session_set_at(s, io, i, rlx_type(RLX_F32, 16), zero), 0);
+	for (i = 0; i < 3; i++) {
+		CHECK_EQ(rlx_session_bind_at(s, RLX_IO_INPUT, 0, rlx_buf_whole(a)), 0);
+		begun = clock();
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		begun = clock() - begun;
+		least = i && least < begun ? least : begun;
+	}
+	rlx_session_free(s);
+	rlx_arena_put(a);
+	return least;
+}
+
+/* Do 64 bytes at @a have some of those at @b, but not all? */
+static bool in_part(uint64_t a, uint64_t b)
+{
+	return a != b && (a < b ? b - a : a - b) < 64;
+}
+
+/* Bound anywhere: what overlaps is refused, but for an input that is all of an output. */
+TEST(overlaps_anywhere)
+{
+	enum { N = 5, ROUNDS = 20000 };
+	struct rlx_session *s = wide_session(N);
+	uint64_t seed = rlx_test_seed(), at[3][N];
+	unsigned int round, i, k, bad, ran = 0;
+	struct rlx_arena *a;
+	int io;
+
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = 16384 }, &a, NULL));
+	memset(rlx_arena_base(a), 0, 16384);
+	for (round = 0; round < ROUNDS; round++) {
+		for (io = 0; io < 3; io++)
+			for (i = 0; i < N; i++) {
+				at[io][i] = rlx_test_rand(&seed) % 250 * 64 +
+					    (rlx_test_rand(&seed) % 4 ? 0 : 16);
+				CHECK_EQ(rlx_session_bind_at(s, io, i, (struct rlx_buf){ a,
+							     at[io][i], 64 }), 0);
+			}
+		for (i = bad = 0; i < N; i++)
+			for (k = 0; k < N; k++) {
+				uint64_t o = at[RLX_IO_OUTPUT][i];
+
+				bad += k != i && (o == at[RLX_IO_OUTPUT][k] ||
+						  in_part(o, at[RLX_IO_OUTPUT][k]));
+				bad += o == at[RLX_IO_PARAM][k] || in_part(o, at[RLX_IO_PARAM][k]);
+				bad += in_part(o, at[RLX_IO_INPUT][k]);
+			}
+		CHECKF(rlx_session_run(s) == (bad ? RLX_EINVAL : RLX_OK), "%u overlap, and: %s",
+		       bad, rlx_session_error(s)->text);
+		ran += !bad;
+	}
+	CHECKF(ran > ROUNDS / 10 && ran < ROUNDS / 10 * 9, "%u of %u ran", ran, round);
+	rlx_session_free(s);
+	rlx_arena_put(a);
+}
+
+TEST(run_after_a_bind_is_not_quadratic)
+{
+	clock_t few = bind_and_run(500), many = bind_and_run(8000);
+
+	CHECKF(many < 64 * few + CLOCKS_PER_SEC / 50, "%ld and %ld clocks", (long)few, (long)many);
 }
 
 /* What an output becomes is written to in the run after. */
