@@ -86,7 +86,9 @@ static enum rlx_status choose_layout(struct rlx_loader *ld, struct rlx_error *er
 	for (p = 0; p < ld->d.parts; p++) {
 		codec = codec || ld->d.part[p].codec;
 		large = large || ld->d.part[p].stride >= RECORD_LARGE;
-		bytes += ld->d.part[p].end - ld->d.part[p].base;
+		/* as a header tells them: what wraps is more than there is */
+		if (!rlx_add(bytes, ld->d.part[p].end - ld->d.part[p].base, &bytes))
+			bytes = UINT64_MAX;
 	}
 	ld->layout = ld->o.layout;
 	if (!ld->layout)

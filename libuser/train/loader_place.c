@@ -28,6 +28,14 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 	return (n + to - 1) / to * to;
 }
 
+/* @n times @each more. False: that is more than any memory has, and may have wrapped. */
+static bool grow(uint64_t *at, uint64_t n, uint64_t each)
+{
+	uint64_t bytes;
+
+	return rlx_mul(n, each, &bytes) && rlx_add(*at, bytes, at) && *at <= INT64_MAX / 2;
+}
+
 uint64_t loader_span(const struct dataset_part *p, uint64_t offset, uint64_t bytes,
 		     uint64_t *begin)
 {
@@ -93,7 +101,7 @@ static void place_chunks(struct rlx_loader *ld, unsigned int part)
 	}
 }
 
-static void place_rows(struct rlx_loader *ld, unsigned int part, uint64_t *at)
+static bool place_rows(struct rlx_loader *ld, unsigned int part, uint64_t *at)
 {
 	const struct dataset_part *p = &ld->d.part[part];
 	struct loader_part *lp = &ld->part[part];
@@ -106,7 +114,10 @@ static void place_rows(struct rlx_loader *ld, unsigned int part, uint64_t *at)
 	if (lp->pitch % lp->unit)
 		lp->unit = loader_gcd(lp->unit, lp->pitch);
 	lp->data = *at;
-	*at += round_up(lp->pitch * ld->o.batch + PAGE, PAGE);
+	if (!grow(at, lp->pitch, ld->o.batch))
+		return false;
+	*at = round_up(*at + PAGE, PAGE);
+	return true;
 }
 
 static enum rlx_status check_unit(const struct rlx_loader *ld, unsigned int part,
@@ -133,21 +144,23 @@ static enum rlx_status check_unit(const struct rlx_loader *ld, unsigned int part
 }
 
 /* Where numbers of rows and dense fields go, behind the data of ROWS. */
-static void place_slots(struct rlx_loader *ld, uint64_t at)
+static bool place_slots(struct rlx_loader *ld, uint64_t at)
 {
 	unsigned int i;
+	bool ok = true;
 
 	ld->guarded = ld->layout == RLX_LAYOUT_ROWS ? at : 0;
 	for (i = 0; i < ld->d.parts; i++) {
 		ld->part[i].rows = at;
 		at += rlx_align64(8ull * ld->o.batch);
 	}
-	for (i = 0; i < ld->fields && ld->dense; i++) {
+	for (i = 0; i < ld->fields && ld->dense && ok; i++) {
 		ld->dense_at[i] = at;
-		at += rlx_align64((uint64_t)rlx_type_bytes(&ld->public_field[i].type) *
-				  ld->o.batch);
+		ok = grow(&at, (uint64_t)rlx_type_bytes(&ld->public_field[i].type), ld->o.batch);
+		at = rlx_align64(at);
 	}
 	ld->slot_bytes = round_up(at, PAGE);
+	return ok;
 }
 
 static void choose_window(struct rlx_loader *ld)
@@ -189,27 +202,30 @@ enum rlx_status loader_place(struct rlx_loader *ld, struct rlx_error *err)
 	struct rlx_arena_opts ao = { .name = "loader" };
 	uint64_t at = 0, in_slot = 0;
 	enum rlx_status st = RLX_OK;
+	bool fits = true;
 	unsigned int p;
 
 	if (ld->layout == RLX_LAYOUT_CHUNKS)
 		choose_window(ld);
-	for (p = 0; p < ld->d.parts && !st; p++) {
+	for (p = 0; p < ld->d.parts && !st && fits; p++) {
 		if (ld->layout == RLX_LAYOUT_RESIDENT)
 			place_resident(ld, p);
 		else if (ld->layout == RLX_LAYOUT_CHUNKS)
 			place_chunks(ld, p);
 		else
-			place_rows(ld, p, &in_slot);
+			fits = place_rows(ld, p, &in_slot);
 		ld->part[p].region += at;
-		at += ld->part[p].region_bytes;
+		fits = fits && grow(&at, 1, ld->part[p].region_bytes);
 		st = check_unit(ld, p, err);
 	}
 	if (st)
 		return st;
-	count_pieces(ld);
-	place_slots(ld, in_slot);
 	ld->slots_at = at;
-	ao.size = at + ld->o.depth * ld->slot_bytes;
+	if (!fits || !place_slots(ld, in_slot) || !grow(&at, ld->o.depth, ld->slot_bytes))
+		return rlx_fail(err, RLX_ERANGE, "%s: batches of %u take more bytes than there "
+				"are addresses", ld->d.part[0].path, ld->o.batch);
+	count_pieces(ld);
+	ao.size = at;
 	ld->info.bytes_arena = ao.size;
 	if (ld->o.arena)
 		ld->arena = rlx_arena_get(ld->o.arena);
