@@ -12,13 +12,14 @@ rlx_pass_fn rlx_pass_cse, rlx_pass_cse_again;
 
 /*
  * Open-addressed table of nodes of the new graph, by hash. @more: of the old graph, those that make
- * more outputs, in their order by a hash of op and inputs: 1 + the first, 1 + the next ones.
+ * more outputs, in their order by a hash of op, attributes and inputs: 1 + the first, 1 + the next.
  */
 struct table {
 	uint32_t	*slot;		/* node + 1 */
 	uint64_t	*hash;
 	uint32_t	 mask;
 	uint32_t	*more, *next;
+	bool		 any_more;
 };
 
 static uint64_t node_hash(const struct rlx_rewrite *rw, const struct rlx_node *n)
@@ -67,9 +68,12 @@ static bool makes_more(const struct rlx_node *n)
 	return *(const bool *)((const uint8_t *)n->args + n->def->impl->more);
 }
 
-static uint32_t more_place(const struct table *t, const struct rlx_node *n)
+/* Of @n's op and inputs, and of @args, by which it makes more. */
+static uint32_t more_place(const struct table *t, const struct rlx_node *n, const void *args)
 {
-	return (uint32_t)rlx_hash_bytes(n->in, n->n_in * sizeof(*n->in), n->def->index) & t->mask;
+	uint64_t h = rlx_args_hash(n->def, args, n->n_in);
+
+	return (uint32_t)rlx_hash_bytes(n->in, n->n_in * sizeof(*n->in), h) & t->mask;
 }
 
 static void list_more(const struct rlx_rewrite *rw, struct table *t)
@@ -80,7 +84,8 @@ static void list_more(const struct rlx_rewrite *rw, struct table *t)
 	for (n = rw->old->n_node; n-- > 0;) {
 		if (!rw->live[n] || !node[n].def->impl->more || !makes_more(&node[n]))
 			continue;
-		first = &t->more[more_place(t, &node[n])];
+		t->any_more = true;
+		first = &t->more[more_place(t, &node[n], node[n].args)];
 		t->next[n] = *first;
 		*first = n + 1;
 	}
@@ -91,20 +96,20 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, ui
 {
 	const struct rlx_graph *g = rw->old;
 	struct rlx_node node = g->node[n];
-	const void *more = NULL;
+	const void *more;
 	uint32_t k;
 
-	if (!node.def->impl->more || makes_more(&node))
+	if (!t->any_more || !node.def->impl->more || makes_more(&node))
 		return node;
-	for (k = t->more[more_place(t, &node)]; k && !rw->g->err.status; k = t->next[k - 1]) {
+	more = with_more(rw, &node);
+	for (k = more ? t->more[more_place(t, &node, more)] : 0; k; k = t->next[k - 1]) {
 		const struct rlx_node *o = &g->node[k - 1];
 
 		if (k - 1 < n || o->def != node.def || o->scope != node.scope ||
 		    o->n_in != node.n_in ||
 		    memcmp(o->in, node.in, node.n_in * sizeof(*node.in)))
 			continue;
-		more = more ? more : with_more(rw, &node);
-		if (more && rlx_args_equal(node.def, more, o->args)) {
+		if (rlx_args_equal(node.def, more, o->args)) {
 			node.args = (void *)(uintptr_t)more;
 			break;
 		}

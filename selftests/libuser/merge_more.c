@@ -3,13 +3,18 @@
  * A gradient of attention asks for attention once more, with the logarithms of its sums: the
  * program has one that makes both. The parts of a split value's gradient are joined, not added.
  */
+#include <time.h>
+
 #include "ir/graph.h"
+#include "pass/pass.h"
 #include "rlx/grad.h"
 #include "rlx/run.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { B = 2, T = 5, D = 8 };
+
+rlx_pass_fn rlx_pass_cse;
 
 /* Gradients of the squares of attention, whose q, k and v are thirds of x along @axis's parts. */
 static struct rlx_program *program(unsigned int layers, bool overlap)
@@ -48,6 +53,40 @@ TEST(attention_once)
 
 	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_attention), 3);
 	rlx_program_put(p);
+}
+
+/* Clocks that merging takes of @n norms of one value that tell their sums, and @n that do not. */
+static clock_t merge_norms(unsigned int n)
+{
+	struct rlx_graph *g = rlx_graph_new("norms"), *out = NULL;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 4)), y;
+	struct rlx_error err = { 0 };
+	struct rlx_pass_ctx c = { .err = &err };
+	char name[16];
+	clock_t begun;
+	unsigned int i;
+
+	for (i = 0; i < 2 * n; i++) {
+		y = rlx_emit(g, layer_norm, .x = x, .axis = -1, .stats = i >= n,
+			     .eps = (float)(i % n + (i >= n && i % n)) * 1e-6f + 1e-6f);
+		snprintf(name, sizeof(name), "y%u", i);
+		rlx_output(g, name, y);
+	}
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	begun = clock();
+	CHECKF(!rlx_pass_cse(&c, g, &out), "%s", err.text);
+	begun = clock() - begun;
+	CHECK(rig_count(out, RLX_OP_layer_norm) < 2 * n);	/* the first of both, and more */
+	rlx_graph_put(out);
+	rlx_graph_put(g);
+	return begun;
+}
+
+TEST(many_of_one_value)
+{
+	clock_t few = merge_norms(500), many = merge_norms(8000);
+
+	CHECKF(many < 64 * few + CLOCKS_PER_SEC / 50, "%ld and %ld clocks", (long)few, (long)many);
 }
 
 TEST(parts_joined)
