@@ -189,6 +189,14 @@ static int by_step(const void *a, const void *b)
 	return x->step < y->step ? -1 : x->step > y->step;
 }
 
+static bool append(struct rlx_ckpt *ck, const struct ckpt_step *s)
+{
+	if (!rlx_grow(&ck->step, &ck->cap_steps, ck->steps + 1, sizeof(*ck->step)))
+		return false;
+	ck->step[ck->steps++] = *s;
+	return true;
+}
+
 static enum rlx_status add_step(struct rlx_ckpt *ck, const struct ckpt_step *s)
 {
 	uint32_t i;
@@ -198,23 +206,35 @@ static enum rlx_status add_step(struct rlx_ckpt *ck, const struct ckpt_step *s)
 			ck->step[i] = *s;
 			return RLX_OK;
 		}
-	if (!rlx_grow(&ck->step, &ck->cap_steps, ck->steps + 1, sizeof(*ck->step)))
+	if (!append(ck, s))
 		return RLX_ENOMEM;
-	ck->step[ck->steps++] = *s;
 	qsort(ck->step, ck->steps, sizeof(*ck->step), by_step);
 	return RLX_OK;
 }
 
+/* As add_step() keeps the list; of those of one step, whose names have more zeros, one. */
+static void sort_steps(struct rlx_ckpt *ck)
+{
+	uint32_t i, n = 0;
+
+	if (ck->steps)
+		qsort(ck->step, ck->steps, sizeof(*ck->step), by_step);
+	for (i = 0; i < ck->steps; i++)
+		if (!n || ck->step[n - 1].step != ck->step[i].step)
+			ck->step[n++] = ck->step[i];
+	ck->steps = n;
+}
+
 enum rlx_status ckpt_list(struct rlx_ckpt *ck, struct rlx_error *err)
 {
-	enum rlx_status st = RLX_OK;
 	struct dirent *e;
+	bool ok = true;
 	DIR *d = opendir(ck->dir);
 
 	ck->steps = 0;
 	if (!d)
 		return rlx_fail(err, file_status(-errno), "%s: %s", ck->dir, strerror(errno));
-	while (!st && (e = readdir(d))) {
+	while (ok && (e = readdir(d))) {
 		struct ckpt_manifest m;
 		struct ckpt_step s = { 0 };
 
@@ -225,10 +245,12 @@ enum rlx_status ckpt_list(struct rlx_ckpt *ck, struct rlx_error *err)
 			s.metric = m.metric;
 			rlx_json_fini(&m.json);
 		}
-		st = add_step(ck, &s);
+		ok = append(ck, &s);
 	}
 	closedir(d);
-	return st ? rlx_fail(err, st, "%s: no memory for a list of checkpoints", ck->dir) : RLX_OK;
+	sort_steps(ck);
+	return ok ? RLX_OK : rlx_fail(err, RLX_ENOMEM, "%s: no memory for a list of checkpoints",
+				      ck->dir);
 }
 
 /* The best by its metric, or steps if there is none. */

@@ -2,6 +2,7 @@
 /* Checkpoints: what is saved is what is loaded; damage, wrong shapes, full disks, retention. */
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rlx/log.h"
@@ -222,6 +223,39 @@ TEST(any_damage_is_seen_and_the_one_before_is_taken)
 	CHECK_EQ(load_ok(ck, &s), 2);
 	rlx_ckpt_close(ck);
 	rlx_arena_put(s.arena);
+}
+
+/* Clocks that opening a folder of @n checkpoints takes, listed in whatever order. */
+static clock_t open_many(const char *name, unsigned int n)
+{
+	const char *dir = data_path(name);
+	struct rlx_ckpt_info info;
+	struct rlx_ckpt *ck;
+	char path[200];
+	clock_t begun;
+	unsigned int i;
+
+	CHECK(!mkdir(dir, 0777));
+	for (i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/step-%09u", dir, (i * 7919 + 5) % n);
+		CHECK(!mkdir(path, 0777));
+	}
+	snprintf(path, sizeof(path), "%s/step-%u", dir, n - 1);	/* the same step by another name */
+	CHECK(!mkdir(path, 0777));
+	begun = clock();
+	ck = open_ok(dir, NULL);
+	begun = clock() - begun;
+	rlx_ckpt_info(ck, &info);
+	CHECK_EQ(info.published, n - 1);
+	rlx_ckpt_close(ck);
+	return begun;
+}
+
+TEST(a_folder_of_many)
+{
+	clock_t few = open_many("few", 250), many = open_many("many", 4000);
+
+	CHECKF(many < 64 * few + CLOCKS_PER_SEC / 10, "%ld and %ld clocks", (long)few, (long)many);
 }
 
 /* Nothing behind its last byte may be looked at. */
