@@ -35,14 +35,19 @@ uint64_t rlx_hash_bytes(const void *p, size_t n, uint64_t seed)
  * Other in each process: keys are names of files, and whoever knows the hash can make
  * as many as he likes that have the same one.
  */
-static uint64_t hash_key(const void *key, size_t len)
+uint64_t rlx_hash_secret(void)
 {
 	const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM);
 	uint64_t seed = 0;
 
 	if (random)
 		memcpy(&seed, random, sizeof(seed));
-	return rlx_hash_bytes(key, len, seed);
+	return seed;
+}
+
+static uint64_t hash_key(const void *key, size_t len)
+{
+	return rlx_hash_bytes(key, len, rlx_hash_secret());
 }
 
 static struct rlx_map_slot *probe(struct rlx_map_slot *slot, uint32_t cap,

@@ -22,6 +22,9 @@ struct rlx_map {
 
 uint64_t rlx_hash_bytes(const void *p, size_t n, uint64_t seed);
 
+/* A seed for tables that nobody is told of: whoever knows it can choose keys of one hash. */
+uint64_t rlx_hash_secret(void);
+
 /* Insert, or overwrite, which takes no memory. False: out of memory, map unchanged. */
 bool rlx_map_put(struct rlx_map *m, const void *key, size_t len, uint64_t val);
 /* False if absent. */

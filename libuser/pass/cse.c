@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "pass/pass.h"
 
 rlx_pass_fn rlx_pass_cse, rlx_pass_cse_again;
@@ -20,18 +21,32 @@ struct table {
 	uint32_t	 mask;
 	uint32_t	*more, *next;
 	bool		 any_more;
+	uint64_t	 secret;	/* what is hashed comes from files */
 };
 
-static uint64_t node_hash(const struct rlx_rewrite *rw, const struct rlx_node *n)
+/*
+ * As rlx_args_equal(): large blobs are equal only to themselves. What rlx_blob_hash() keeps of
+ * others has a seed that all know.
+ */
+static uint64_t constant_hash(const struct table *t, const struct rlx_op_constant *c)
 {
-	const struct rlx_op_constant *c = n->args;
+	const size_t bytes = rlx_blob_bytes(c->data);
+	uint64_t h = t->secret ^ c->type.dtype;
+
+	h = rlx_hash_bytes(c->type.dim, c->type.rank * sizeof(c->type.dim[0]), h);
+	return bytes > 4096 ? rlx_hash_bytes(&c->data, sizeof(c->data), h) :
+			      rlx_hash_bytes(rlx_blob_data(c->data), bytes, h);
+}
+
+static uint64_t node_hash(const struct rlx_rewrite *rw, const struct table *t,
+			  const struct rlx_node *n)
+{
 	uint64_t h;
 	uint32_t i;
 
-	/* as rlx_args_equal(): large blobs are equal only to themselves */
-	if (n->def->index == RLX_OP_constant && rlx_blob_bytes(c->data) > 4096)
-		return rlx_hash_bytes(&c->data, sizeof(c->data), 1);
-	h = rlx_args_hash(n->def, n->args, n->n_in);
+	if (n->def->index == RLX_OP_constant)
+		return constant_hash(t, n->args);
+	h = rlx_args_hash(n->def, n->args, t->secret ^ n->n_in);
 	for (i = 0; i < n->n_in; i++)
 		h = rlx_hash_bytes(&rw->map[n->in[i]], sizeof(uint32_t), h);
 	return h;
@@ -71,7 +86,7 @@ static bool makes_more(const struct rlx_node *n)
 /* Of @n's op and inputs, and of @args, by which it makes more. */
 static uint32_t more_place(const struct table *t, const struct rlx_node *n, const void *args)
 {
-	uint64_t h = rlx_args_hash(n->def, args, n->n_in);
+	uint64_t h = rlx_args_hash(n->def, args, t->secret ^ n->n_in);
 
 	return (uint32_t)rlx_hash_bytes(n->in, n->n_in * sizeof(*n->in), h) & t->mask;
 }
@@ -120,7 +135,7 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, ui
 static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 {
 	const struct rlx_node made = as_made(rw, t, n), *node = &made;
-	uint64_t h = node_hash(rw, node);
+	uint64_t h = node_hash(rw, t, node);
 	uint32_t i = (uint32_t)h & t->mask, k;
 
 	for (; t->slot[i]; i = (i + 1) & t->mask) {
@@ -139,7 +154,7 @@ static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 
 static bool table_init(struct table *t, const struct rlx_graph *g)
 {
-	*t = (struct table){ .mask = 15 };
+	*t = (struct table){ .mask = 15, .secret = rlx_hash_secret() };
 	while (t->mask < g->n_node * 2)
 		t->mask = t->mask * 2 + 1;
 	t->slot = rlx_calloc(t->mask + 1ul, sizeof(*t->slot));

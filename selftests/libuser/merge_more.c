@@ -89,6 +89,50 @@ TEST(many_of_one_value)
 	CHECKF(many < 64 * few + CLOCKS_PER_SEC / 50, "%ld and %ld clocks", (long)few, (long)many);
 }
 
+/* Words that rlx_hash_bytes() takes for each other, where its state is 0, and what it is then. */
+static const uint64_t alike[2] = { 0x0d05f0817da5c1fd, 0x55fca58e2d27afcb };
+static const uint64_t behind = 0x56c91a713212fddd;
+
+/* Clocks that merging takes of constants that differ, by whatever hash or by one for all. */
+static clock_t merge_constants(bool one_hash)
+{
+	enum { WORDS = 13, N = 1 << WORDS };
+	struct rlx_graph *g = rlx_graph_new("constants"), *out = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_pass_ctx c = { .err = &err };
+	uint64_t word[WORDS], h, want = 0;
+	struct rlx_blob *b;
+	char name[16];
+	clock_t begun;
+	unsigned int i, k;
+
+	for (i = 0; i < N; i++) {
+		h = 0x9e3779b97f4a7c15;
+		for (k = 0; k < WORDS; k++, h = behind)
+			word[k] = one_hash ? h ^ alike[i >> k & 1] : k ? k : i;
+		b = rlx_blob_copy(word, sizeof(word));
+		want = i ? want : rlx_blob_hash(b);
+		CHECK(!i || one_hash == (rlx_blob_hash(b) == want));
+		snprintf(name, sizeof(name), "y%u", i);
+		rlx_output(g, name, rlx_constant_blob(g, rlx_type(RLX_U64, WORDS), b));
+		rlx_blob_put(b);
+	}
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	begun = clock();
+	CHECKF(!rlx_pass_cse(&c, g, &out), "%s", err.text);
+	begun = clock() - begun;
+	rlx_graph_put(out);
+	rlx_graph_put(g);
+	return begun;
+}
+
+TEST(constants_of_one_hash)
+{
+	clock_t any = merge_constants(false), one = merge_constants(true);
+
+	CHECKF(one < 10 * any + CLOCKS_PER_SEC / 50, "%ld and %ld clocks", (long)any, (long)one);
+}
+
 TEST(parts_joined)
 {
 	struct rlx_program *p = program(1, false), *q = program(1, true);
