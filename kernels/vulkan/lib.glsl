@@ -67,13 +67,16 @@ uint f32_to_units(const in float x, const in int m, const in int low)
 	return e < low ? r : r + (uint(e - low) << m);
 }
 
+/* Without branches: what follows a GEMM has eight of these in a row */
 uint f32_to_f16(const in float x)
 {
 	const uint u = floatBitsToUint(x), sign = u >> 16 & 0x8000u, m = u & 0x7fffffffu;
+	const bool small = m < 0x38800000u;	/* in units of 2^-24 */
+	const uint shift = small ? min(126u - (m >> 23), 26u) : 13u;
+	const uint whole = small ? (m & 0x7fffffu) | 0x800000u : m - 0x38000000u;
+	const uint r = (whole + (1u << (shift - 1)) - 1 + (whole >> shift & 1)) >> shift;
 
-	if (m > 0x7f800000u)
-		return sign | 0x7e00u;
-	return sign | (m >= 0x47800000u ? 0x7c00u : f32_to_units(x, 10, -14));
+	return sign | (m > 0x7f800000u ? 0x7e00u : min(r, 0x7c00u));
 }
 
 uint f32_to_bf16(const in float x)
