@@ -387,7 +387,8 @@ static bool supports_coopmat(const struct rlx_k_gemm *g, const struct vk_launch 
 	return (g->a_type == RLX_F16 ? l->coopmat :
 		g->a_type == RLX_BF16 && l->coopmat_bf16) && g->b_type == g->a_type &&
 	       is_real(g->c_type) && g->m >= 8 && g->n % 8 == 0 && g->k % 8 == 0 && g->k &&
-	       (!g->trans_a || g->m % 8 == 0) && g->k <= INT32_MAX &&
+	       (!g->trans_a || g->m % 8 == 0) &&
+	       g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX &&
 	       g->lda % 8 == 0 && g->ldb % 8 == 0 && g->ldc % 8 == 0 &&
 	       whole_vectors(g->a_step) && whole_vectors(g->b_step) && whole_vectors(g->c_step);
 }
@@ -397,6 +398,7 @@ static void launch_gemm_coopmat(const struct rlx_k_gemm *g, struct vk_launch *l)
 {
 	uint64_t large = (g->m + 127) / 128 * ((g->n + 127) / 128) * rlx_k_gemm_batches(g);
 	uint32_t tile = large >= l->units ? 128 : 64, i;
+	const uint32_t depth = 32;	/* of slices */
 
 	begin(l, "gemm_coopmat", 4 * l->subgroup);
 	param(l, g->c_type);
@@ -409,6 +411,8 @@ static void launch_gemm_coopmat(const struct rlx_k_gemm *g, struct vk_launch *l)
 	param(l, tile / 2 / VK_FRAGMENT);
 	for (i = 0; i < 3; i++)
 		param(l, VK_FRAGMENT);
+	param(l, tile);
+	param(l, depth);
 	each_group(l, (g->m + tile - 1) / tile * ((g->n + tile - 1) / tile) *
 		      rlx_k_gemm_batches(g));
 }

@@ -239,7 +239,7 @@ void vk_window_put(struct vk_device *d, struct vk_window *w);
 
 /* ---- pipeline.c ---- */
 
-enum { VK_MOST_SPEC = 12 };
+enum { VK_MOST_SPEC = 16 };
 
 /* A kernel as it is compiled: SPIR-V, and its specialization constants from 0 on. */
 struct vk_kernel {
