@@ -185,6 +185,7 @@ static bool by_vector(const struct rlx_k_gemm *g)
 {
 	return g->n == 1 && g->k > 0 && !g->trans_a && !g->compute && !g->scales &&
 	       g->a_type == g->b_type && (g->a_type == RLX_F32 || g->a_type == RLX_F16) &&
+	       rlx_lower_real(g->c_type) &&
 	       (g->b_form == RLX_B_COLS || g->ldb == 1);
 }
 
