@@ -115,18 +115,6 @@ TEST(loops_over_sequences_are_unrolled)
 	onnx_put(f);
 }
 
-static void put_attr_ints(struct out *n, const char *name, const int64_t *v, size_t count)
-{
-	struct out a = { .n = 0 };
-	size_t i;
-
-	put_str(&a, 1, name);
-	for (i = 0; i < count; i++)
-		put_int(&a, 8, (uint64_t)v[i]);
-	put_int(&a, 20, ONNX_ATTR_INTS);
-	put_msg(n, 5, &a);
-}
-
 /* One weight for each of @count columns, all of them the last of 2^23. */
 static void put_weights(struct out *n, size_t count)
 {

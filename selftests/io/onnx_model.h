@@ -51,6 +51,18 @@ static inline void refuse(const struct out *g, int64_t opset, struct rlx_spec sp
 	onnx_put(f);
 }
 
+static inline void put_attr_ints(struct out *n, const char *name, const int64_t *v, size_t count)
+{
+	struct out a = { .n = 0 };
+	size_t i;
+
+	put_str(&a, 1, name);
+	for (i = 0; i < count; i++)
+		put_int(&a, 8, (uint64_t)v[i]);
+	put_int(&a, 20, ONNX_ATTR_INTS);
+	put_msg(n, 5, &a);
+}
+
 /* Run a segment with f32 inputs given by name. */
 static inline void run(const struct rlx_segment *seg, const char *const *name,
 		const void *const *data, struct rlx_tensor *out)

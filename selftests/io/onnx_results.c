@@ -2,18 +2,6 @@
 /* What ONNX ops give where attributes, types and shapes are seldom ones. */
 #include "selftests/io/onnx_model.h"
 
-static void put_attr_ints(struct out *n, const char *name, const int64_t *v, size_t count)
-{
-	struct out a = { .n = 0 };
-	size_t i;
-
-	put_str(&a, 1, name);
-	for (i = 0; i < count; i++)
-		put_int(&a, 8, (uint64_t)v[i]);
-	put_int(&a, 20, ONNX_ATTR_INTS);
-	put_msg(n, 5, &a);
-}
-
 /* An initializer [n] of f32. */
 static void put_f32_tensor(struct out *g, const char *name, const float *v, size_t n)
 {
