@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Small ONNX models that ask the importer for much, or for what is not there. */
+#include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -249,8 +250,15 @@ static long call_time(int count)
 /* However many there are; each call was compared with all of them. */
 TEST(functions_are_found_at_once)
 {
-	long one = call_time(1), many = call_time(1500);
+	long one = LONG_MAX, many = LONG_MAX;
+	int i;
 
+	for (i = 0; i < 3; i++) {	/* others on the machine slow either down at times */
+		long a = call_time(1), b = call_time(1500);
+
+		one = a < one ? a : one;
+		many = b < many ? b : many;
+	}
 	fprintf(stderr, "# 1 function: %ld ms, 1500: %ld ms\n", one, many);
 	CHECKF(many < 2 * one + 20, "1 function: %ld ms, 1500: %ld ms", one, many);
 }
@@ -302,11 +310,16 @@ TEST(inputs_are_found_at_once)
 {
 	char path[] = "/tmp/rlx-onnx-bounds-XXXXXX";
 	int fd = mkstemp(path);
-	long few, many;
+	long few = LONG_MAX, many = LONG_MAX;
+	int i;
 
 	CHECK(fd >= 0 && !close(fd));
-	few = name_time(path, 500);
-	many = name_time(path, 2500);
+	for (i = 0; i < 3; i++) {
+		long a = name_time(path, 500), b = name_time(path, 2500);
+
+		few = a < few ? a : few;
+		many = b < many ? b : many;
+	}
 	unlink(path);
 	fprintf(stderr, "# 500 inputs: %ld us, 2500: %ld us\n", few, many);
 	CHECKF(many < 12 * few, "500 inputs: %ld us, 2500: %ld us", few, many);
