@@ -129,11 +129,13 @@ TEST(drawn_lengths)
 {
 	uint64_t seed = rlx_test_seed();
 
-	for (unsigned int i = 0; i < 12; i++) {
+	for (unsigned int i = 0; i < 16; i++) {
+		const bool is_long = i >= 12;	/* several launches */
 		struct drawn d = {
-			.n = (int64_t)exp2(rlx_test_uniform(&seed, 1, 12)),
-			.outer = 1 + (int64_t)(rlx_test_rand(&seed) % 3),
-			.inner = 1 + (int64_t)(rlx_test_rand(&seed) % 6),
+			.n = (int64_t)exp2(rlx_test_uniform(&seed, is_long ? 13 : 1,
+							    is_long ? 16 : 12)),
+			.outer = 1 + (int64_t)(rlx_test_rand(&seed) % (is_long ? 2 : 3)),
+			.inner = 1 + (int64_t)(rlx_test_rand(&seed) % (is_long ? 2 : 6)),
 			.dtype = i % 3 ? RLX_F32 : RLX_F64, .real = i % 2,
 		};
 
@@ -184,6 +186,8 @@ static void check_back(uint64_t *seed, const struct drawn *d)
 TEST(half_spectra)
 {
 	static const struct drawn some[] = {
+		{ 1, 9000, 2, 40000, RLX_F32 }, { 1, 20012, 1, 40022, RLX_F64 },
+		{ 1, 700, 1, 20011, RLX_F32 }, { 2, 99, 3, 299, RLX_F64 },
 		{ 3, 9, 1, 16, RLX_F32 }, { 2, 5, 5, 16, RLX_F64 }, { 2, 30, 1, 15, RLX_F32 },
 		{ 2, 38, 1, 74, RLX_F32 }, { 3, 1, 1, 1, RLX_F32 }, { 2, 2, 3, 2, RLX_F32 },
 		{ 2, 50, 1, 64, RLX_F16 },
