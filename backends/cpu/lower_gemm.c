@@ -24,7 +24,7 @@ static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 	return rlx_k_gemm_units(g, isa);
 }
 
-/* Of a product by a vector: its rows are columns of the transposed one. */
+/* Of a GEMV: its rows are columns of the transposed product. */
 static uint64_t set_columns(void *args, int64_t rows, enum rlx_isa isa)
 {
 	struct rlx_k_gemm *g = args;
@@ -177,11 +177,11 @@ static enum rlx_status call(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 }
 
 /*
- * A matrix by a vector, y = A x, as the row x^T A^T: A's rows are columns that lie side by side,
+ * GEMV, y = A x, as the row x^T A^T: A's rows are columns that lie side by side,
  * of which dots are made as they are read. A panel of one column would be padded to as many as
  * rlx_k_gemm_nr() says. One row, too: it has the same bits as among others.
  */
-static bool by_vector(const struct rlx_k_gemm *g)
+static bool is_gemv(const struct rlx_k_gemm *g)
 {
 	return g->n == 1 && g->k > 0 && !g->trans_a && !g->compute && !g->scales &&
 	       g->a_type == g->b_type && (g->a_type == RLX_F32 || g->a_type == RLX_F16) &&
@@ -189,7 +189,7 @@ static bool by_vector(const struct rlx_k_gemm *g)
 	       (g->b_form == RLX_B_COLS || g->ldb == 1);
 }
 
-static enum rlx_status gemm_by_vector(struct rlx_lower *lo, struct rlx_k_gemm *g)
+static enum rlx_status gemv(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const bool rows_lead = rlx_gemm_rows_lead(g), f16 = g->a_type == RLX_F16;
 	const enum rlx_isa isa = cpu_isa(lo);
@@ -231,8 +231,8 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return gemm_int(lo, g);
 	if (g->compute == RLX_F16)
 		return rlx_lower_unsupported(lo, "no f16 GEMM");
-	if (by_vector(g))
-		return gemm_by_vector(lo, g);
+	if (is_gemv(g))
+		return gemv(lo, g);
 	if (!pick_family(lo, g, once, &f))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, f.bias))

@@ -144,10 +144,10 @@ void rlx_slot_share(struct rlx_slot *to, const struct rlx_slot *from);
 enum rlx_status rlx_slots_ready(struct rlx_session *s);
 
 /*
- * apart.c: no output lies over another one or a param. Then whether one has all bytes of input @i,
- * RLX_EINVAL if some.
+ * overlap.c: no output lies over another one or a param. Then whether one has all bytes of input
+ * @i, RLX_EINVAL if some.
  */
-enum rlx_status rlx_outputs_apart(struct rlx_session *s);
+enum rlx_status rlx_outputs_disjoint(struct rlx_session *s);
 enum rlx_status rlx_input_over_outputs(struct rlx_session *s, unsigned int i, bool *out_hit);
 
 /* submit.c */

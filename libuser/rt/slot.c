@@ -247,7 +247,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 		if (!s->slot[RLX_IO_OUTPUT][i].state)	/* it has the input's */
 			st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
-		st = rlx_outputs_apart(s);
+		st = rlx_outputs_disjoint(s);
 	for (i = 0; !st && i < rlx_slot_count(s, RLX_IO_INPUT); i++)
 		st = stage_input(s, i);
 	s->ready = !st;

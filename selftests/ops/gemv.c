@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrices by vectors: a product of one column, with all that may follow it, on CPUs. */
+/* GEMV: matrices by vectors, products of one column, with all that may follow it, on CPUs. */
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 

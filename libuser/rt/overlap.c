@@ -82,7 +82,7 @@ static const struct rlx_span *next_over(const struct rlx_session *s, const struc
  * No two outputs in one place, and none over a param: that is read in place and again
  * in the next run.
  */
-enum rlx_status rlx_outputs_apart(struct rlx_session *s)
+enum rlx_status rlx_outputs_disjoint(struct rlx_session *s)
 {
 	unsigned int n = rlx_slot_count(s, RLX_IO_OUTPUT), i, at;
 	const struct rlx_span *x;
