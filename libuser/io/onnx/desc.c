@@ -180,11 +180,11 @@ static const struct pb_field node_fields[] = {
 enum { MOST_ATTRS = 64, MOST_OPSETS = 64 };
 
 static enum rlx_status too_many(struct onnx_pb *pb, const struct pb_msg *m, struct rlx_str body,
-				size_t n, const char *what)
+				size_t n, int most, const char *what)
 {
-	return rlx_fail(pb->err, RLX_ENOSUP, "%s: byte %llu, %s: %zu %s are more than is supported",
+	return rlx_fail(pb->err, RLX_ENOSUP, "%s: byte %llu, %s: %zu %s, at most %d are supported",
 			pb->file, (unsigned long long)((const uint8_t *)body.p - pb->base),
-			m->name, n, what);
+			m->name, n, what, most);
 }
 
 static enum rlx_status node_finish(struct onnx_pb *pb, void *msg, struct rlx_str body);
@@ -195,7 +195,7 @@ static enum rlx_status node_finish(struct onnx_pb *pb, void *msg, struct rlx_str
 	const struct onnx_node *n = msg;
 
 	return n->nattrs > MOST_ATTRS ?
-	       too_many(pb, &msg_node, body, n->nattrs, "attributes") : RLX_OK;
+	       too_many(pb, &msg_node, body, n->nattrs, MOST_ATTRS, "attributes") : RLX_OK;
 }
 
 static const struct pb_field graph_fields[] = {
@@ -260,9 +260,9 @@ static enum rlx_status function_finish(struct onnx_pb *pb, void *msg, struct rlx
 	const struct onnx_function *f = msg;
 
 	if (f->nattrs > MOST_ATTRS)
-		return too_many(pb, &msg_function, body, f->nattrs, "attributes");
+		return too_many(pb, &msg_function, body, f->nattrs, MOST_ATTRS, "attributes");
 	return f->nopsets > MOST_OPSETS ?
-	       too_many(pb, &msg_function, body, f->nopsets, "opset imports") : RLX_OK;
+	       too_many(pb, &msg_function, body, f->nopsets, MOST_OPSETS, "opset imports") : RLX_OK;
 }
 
 static const struct pb_field model_fields[] = {
@@ -290,7 +290,8 @@ static enum rlx_status model_finish(struct onnx_pb *pb, void *msg,
 			       "%lld; is this an ONNX model?",
 			       (long long)m->ir_version);
 	if (m->nopsets > MOST_OPSETS)
-		return too_many(pb, &onnx_msg_model, body, m->nopsets, "opset imports");
+		return too_many(pb, &onnx_msg_model, body, m->nopsets, MOST_OPSETS,
+				"opset imports");
 	return RLX_OK;
 }
 
