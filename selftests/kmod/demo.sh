@@ -15,6 +15,10 @@ rlx=$BUILD/bin/rlx-static
 
 need "$BUILD/kernels/$kernel/vmlinuz" demo "no kernel $kernel"
 need "$model/model.safetensors" demo "no model minilm"
+need "$BUILD/serve-venv/made-of" demo "no packages of Python"
+
+# What is said as text is asked of a small encoder: the whole one takes a minute there.
+"$BUILD/serve-venv/bin/python" selftests/serve/small.py "$model" "$tmp/small" || exit 1
 
 mkdir "$tmp/corpus"
 printf '%s\n\n%s\n\n%s\n' 'You may sell copies for any price, or give them away.' \
@@ -29,5 +33,6 @@ RLX_ARENA_PROVIDER=memfd sh "$tmp/host.sh" >"$tmp/host.json" || {
 	finish
 }
 selftests/kmod/run-qemu.sh -k "$kernel" -n "demo-$kernel" -t 400 -T 150 \
-	-f "$rlx:/demo/rlx" -f "$model:/demo/model" -f "$tmp/corpus:/demo/corpus" \
+	-f "$rlx:/demo/rlx" -f "$model:/demo/model" -f "$tmp/small:/demo/small" \
+	-f "$tmp/corpus:/demo/corpus" \
 	-f "$tmp/host.json:/demo/host.json" "$tmp/demo"

@@ -50,7 +50,8 @@ def vectors(ch, rows):
 
 def slow(ch):
     """A request that takes a while, its tokens, its vectors."""
-    ids, out = ch.empty((8, 128), np.int64), vectors(ch, 8)
+    rows = 1 if TRANSPORT == "kmod" else 8      # which an emulated processor computes
+    ids, out = ch.empty((rows, 128), np.int64), vectors(ch, rows)
     ids[...] = 1000
     return ch.prepare("minilm", [ids], [out]), ids, out
 

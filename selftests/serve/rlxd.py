@@ -200,7 +200,7 @@ class Server:
         self.dir = tempfile.TemporaryDirectory(prefix="rlxd-test-")
         self.conf = self.dir.name + "/rlxd.conf"
         self.head = "[server]\n" + ("listen = %s\n" % listen if listen else "")
-        self.head += server + "\n"
+        self.head += server + "\n" + self._patient(server)
         if engine:
             self.head += "engine = %s\n" % engine
         self.write(sections)
@@ -217,6 +217,11 @@ class Server:
             except BaseException:
                 self.kill()
                 raise
+
+    def _patient(self, server):
+        """The limits of requests that a test does not set, by how slow this machine is."""
+        return "".join("%s = %ds\n" % (name, seconds * self.slow) for name, seconds in
+                       (("request_timeout", 60), ("drain_timeout", 30)) if name not in server)
 
     def write(self, sections):
         with open(self.conf, "w") as f:
