@@ -163,6 +163,15 @@ static int driver_number(const struct vk_physical *p)
 	return (int)(part[0] * 1000000 + part[1] % 1000 * 1000 + part[2] % 1000);
 }
 
+/*
+ * Turns of a thread's loops, all together. Mesa's llvmpipe ends every loop after the first turn
+ * once there were so many, which it tells nobody (LP_MAX_TGSI_LOOP_ITERATIONS).
+ */
+static uint64_t most_turns(VkDriverId id)
+{
+	return id == VK_DRIVER_ID_MESA_LLVMPIPE ? 65535 : UINT64_MAX;
+}
+
 static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 			    VkPhysicalDeviceSubgroupProperties *sub)
 {
@@ -201,6 +210,7 @@ static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 	snprintf(p->driver_text, sizeof(p->driver_text), "%.30s %.30s", drv.driverName,
 		 drv.driverInfo);
 	p->units = sms.shaderSMCount;
+	p->most_turns = most_turns(p->driver);
 	p->subgroup = sub->subgroupSize;
 	find_coopmat(d, p);
 	p->has.signed_zero[0] = floats.shaderSignedZeroInfNanPreserveFloat32;

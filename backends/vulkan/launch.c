@@ -62,6 +62,12 @@ static void each_thread(struct vk_launch *l, uint64_t n)
 	l->groups = (n + l->spec[0] - 1) / l->spec[0];
 }
 
+/* What it takes a thread to get through @n by @by; the turn that ends a loop is one as well. */
+static double loop(double n, double by)
+{
+	return n / by + 2;
+}
+
 static uint64_t count(const int64_t *dim, int rank)
 {
 	uint64_t n = 1;
@@ -84,6 +90,7 @@ static void launch_copy(const void *args, struct vk_launch *l)
 	param(l, a->size);
 	param(l, (uint32_t)a->rank);
 	param(l, by_rows);
+	l->turns = loop(a->rank, 1) + (by_rows ? loop((double)inner, THREADS) : 0);
 	if (by_rows)
 		each_group(l, n / inner);
 	else
@@ -104,6 +111,7 @@ static void launch_index_copy(const void *args, struct vk_launch *l)
 	begin(l, "index_copy", THREADS);
 	param(l, a->size);
 	param(l, (uint32_t)a->rank);
+	l->turns = loop(a->rank, 1);
 	each_thread(l, count(a->dim, a->rank));
 }
 
@@ -113,6 +121,7 @@ static void launch_gather(const void *args, struct vk_launch *l)
 
 	begin(l, "gather", a->inner <= 64 ? l->subgroup : THREADS);
 	param(l, a->idx_type);
+	l->turns = loop((double)a->inner, l->spec[0]);
 	each_group(l, (uint64_t)(a->outer * a->n_idx));
 }
 
@@ -124,6 +133,7 @@ static void launch_gather_elements(const void *args, struct vk_launch *l)
 	param(l, a->size);
 	param(l, (uint32_t)a->rank);
 	param(l, a->idx_type);
+	l->turns = loop(a->rank, 1);
 	each_thread(l, count(a->dim, a->rank));
 }
 
@@ -143,6 +153,7 @@ static void launch_gather_nd(const void *args, struct vk_launch *l)
 
 	begin(l, "gather_nd", a->inner <= 64 ? l->subgroup : THREADS);
 	param(l, a->idx_type);
+	l->turns = loop(a->k, 1) + loop((double)a->inner, l->spec[0]);
 	each_group(l, (uint64_t)(a->batch * a->n));
 }
 
@@ -169,6 +180,7 @@ static void launch_scatter_elements(const void *args, struct vk_launch *l)
 	if (!scatter(l, "scatter_elements", a->type, a->op, a->idx_type))
 		return;
 	param(l, (uint32_t)a->rank);
+	l->turns = loop(a->rank, 1) + loop((double)a->dim[a->axis], 1);
 	each_thread(l, n ? n / (uint64_t)a->dim[a->axis] : 0);
 }
 
@@ -176,6 +188,7 @@ static void launch_scatter_nd(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_scatter_nd *a = args;
 
+	l->turns = loop((double)a->n * loop(a->k + 1, 1), 1);
 	if (scatter(l, "scatter_nd", a->type, a->op, a->idx_type))
 		each_thread(l, a->n ? (uint64_t)a->inner : 0);
 }
@@ -187,6 +200,7 @@ static void launch_reverse(const void *args, struct vk_launch *l)
 	begin(l, "reverse", a->post <= 64 ? l->subgroup : THREADS);
 	param(l, a->lens_type);
 	param(l, a->time);
+	l->turns = loop((double)a->post, l->spec[0]);
 	each_group(l, (uint64_t)(a->pre * a->dim[0] * a->mid * a->dim[1]));
 }
 
@@ -221,6 +235,9 @@ static void resize(const struct rlx_k_resize *a, struct vk_launch *l, bool neare
 	begin(l, "resize", THREADS);
 	param(l, nearest);
 	param(l, nearest ? (uint32_t)a->esize : 4);
+	if (!nearest)
+		l->turns = loop((double)a->axis[0].taps * loop((double)a->axis[1].taps *
+				loop((double)a->axis[2].taps, 1), 1), 1);
 	each_thread(l, a->planes * a->axis[0].out * a->axis[1].out * a->axis[2].out);
 }
 
@@ -250,6 +267,7 @@ static void launch_topk(const void *args, struct vk_launch *l)
 	param(l, (uint32_t)rlx_k_type_size(a->type));
 	param(l, a->idx_type);
 	param(l, a->smallest);
+	l->turns = loop((double)a->k * loop((double)a->n + 1, 1), 1);
 	each_thread(l, (uint64_t)(a->outer * a->inner));
 }
 
@@ -292,6 +310,7 @@ static void launch_softmax(const void *args, struct vk_launch *l)
 	param(l, a->y_type);
 	param(l, a->log);
 	param(l, by_rows);
+	l->turns = 3 * loop((double)a->n, by_rows ? l->subgroup : 1);
 	if (by_rows)
 		each_group(l, (uint64_t)a->outer);
 	else
@@ -308,14 +327,18 @@ static void launch_norm(const void *args, struct vk_launch *l)
 	param(l, a->residual_type);
 	param(l, a->param_type);
 	param(l, a->rms);
+	l->turns = 3 * loop((double)a->n, l->subgroup);
 	each_group(l, (uint64_t)a->rows);
 }
 
 static void launch_group_norm(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_group_norm *a = args;
+	const double channels = a->groups ? (double)(a->channels / a->groups) : 0;
 
 	begin(l, "group_norm", l->subgroup);
+	l->turns = 2 * loop(channels * (double)a->inner, l->subgroup) +
+		   loop(channels * loop((double)a->inner + l->subgroup, l->subgroup), 1);
 	each_group(l, (uint64_t)(a->batch * a->groups));
 }
 
@@ -336,6 +359,8 @@ static void launch_reduce(const void *args, struct vk_launch *l)
 	param(l, (uint32_t)a->rank);
 	param(l, a->axes);
 	param(l, shared);
+	/* compilers do not unroll what works an offset out: it ends within */
+	l->turns = (a->rank + 1) * loop((double)a->n_red, shared ? l->subgroup : 1) + a->rank;
 	if (shared)
 		each_group(l, (uint64_t)a->n_out);
 	else
@@ -355,6 +380,7 @@ static void launch_argreduce(const void *args, struct vk_launch *l)
 	param(l, a->idx_type);
 	param(l, a->min);
 	param(l, a->last);
+	l->turns = loop((double)a->n, 1);
 	each_thread(l, (uint64_t)(a->outer * a->inner));
 }
 
@@ -371,6 +397,7 @@ static void launch_scan(const void *args, struct vk_launch *l)
 	param(l, a->prod);
 	param(l, a->exclusive);
 	param(l, a->reverse);
+	l->turns = loop((double)a->n, 1);
 	each_thread(l, (uint64_t)(a->outer * a->inner));
 }
 
@@ -458,6 +485,7 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	param(l, (uint32_t)cols);
 	param(l, (uint32_t)rows);
 	param(l, l->units ? GEMM_DEPTH : 1);
+	l->turns = loop((double)g->k, 1);
 	each_group(l, gemm_groups(g, l, rows, cols));
 }
 
@@ -471,6 +499,7 @@ static void launch_gemm_plain(const void *args, struct vk_launch *l)
 		return;
 	}
 	begin(l, "gemm_plain", THREADS);
+	l->turns = loop((double)g->k, 1);
 	param(l, g->a_type);
 	param(l, g->b_type);
 	param(l, g->c_type);
@@ -497,7 +526,15 @@ static void launch_attention(const void *args, struct vk_launch *l)
 	param(l, a->lens_type);
 	param(l, a->causal);
 	param(l, (uint32_t)chunks);
+	l->turns = loop(loop((double)a->kv_len, l->subgroup) *
+			(loop((double)a->head_dim, 1) + loop(l->subgroup, 1) + 1), 1);
 	each_group(l, (uint64_t)(a->batch * a->heads * a->q_len));
+}
+
+/* Over three dimensions, what is in the middle taking @each turns */
+static double window(const size_t k[3], double each)
+{
+	return loop((double)k[0] * loop((double)k[1] * loop((double)k[2] * (each + 1), 1), 1), 1);
 }
 
 static void launch_conv(const void *args, struct vk_launch *l)
@@ -519,6 +556,7 @@ static void launch_conv(const void *args, struct vk_launch *l)
 	param(l, a->act);
 	param(l, a->transposed);
 	param(l, channels);
+	l->turns = window(a->k, loop((double)(a->ic / a->groups), 1));
 	each_thread(l, a->n * (a->oc / channels) * pixels);
 }
 
@@ -531,6 +569,7 @@ static void launch_pool(const void *args, struct vk_launch *l)
 	param(l, a->kind);
 	param(l, a->include_pad);
 	param(l, a->column_major);
+	l->turns = 2 * window(a->k, 1);		/* of norms there are two passes */
 	each_thread(l, a->planes * a->out[0] * a->out[1] * a->out[2]);
 }
 

@@ -69,6 +69,14 @@ static void take_status(struct rlx_lower *lo, uint32_t *bad)
 		}
 }
 
+/* Threads that have several parts of the work take the turns of each. */
+static bool ends_loops_early(const struct vk_physical *is, uint64_t groups, double turns)
+{
+	enum { BEFORE = 16 };		/* over dimensions, once */
+
+	return (double)(groups / MOST_GROUPS + 1) * (turns + 1) + BEFORE > (double)is->most_turns;
+}
+
 enum rlx_status vk_call_kernel(struct rlx_lower *lo, const struct vk_kernel *k, uint64_t groups)
 {
 	struct vk_call *call;
@@ -76,6 +84,8 @@ enum rlx_status vk_call_kernel(struct rlx_lower *lo, const struct vk_kernel *k, 
 	enum rlx_status st;
 	uint32_t bad = 0;
 
+	if (!lo->status && ends_loops_early(device_of(lo)->is, groups, k->turns))
+		return rlx_lower_unsupported(lo, "this driver ends loops before so many turns");
 	if (lo->status || lo->trial || !groups)
 		return lo->status;
 	st = vk_pipeline_get(device_of(lo), k, &pipeline, lo->err);
@@ -114,6 +124,7 @@ static enum rlx_status call_launch(struct rlx_lower *lo, vk_launch_fn *how)
 					     "the Vulkan kernel does not take this form");
 	memcpy(k.spec, l.spec, sizeof(k.spec));
 	k.n_spec = l.n_spec;
+	k.turns = l.turns;
 	return vk_call_kernel(lo, &k, l.groups);
 }
 

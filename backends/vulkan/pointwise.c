@@ -16,7 +16,10 @@
 #include "ir/graph.h"
 #include "kernels/vulkan/pointwise.h"
 
-enum { MOST_VALUES = 512, THREADS = 64 };
+enum {
+	MOST_VALUES = 512, THREADS = 64,
+	MOST_TURNS = 65,	/* of a loop in a row's function: the bits of an exponent */
+};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct spv_library library;
@@ -40,6 +43,7 @@ struct writer {
 	struct rlx_k_vk_ew	*a;
 	struct spv_module	 m;
 	uint32_t		 i;		/* the id of the index */
+	double			 turns;		/* of loops, for an element */
 	bool			 ok;
 };
 
@@ -170,6 +174,8 @@ static struct operand put_row(struct writer *w, const struct rlx_op_def *def,
 	of = rlx_dtype_is_float(dt) && dt != RLX_F64 ? RLX_F32 : dt;
 	for (k = 0; k < n; k++)
 		arg[k] = cast(w, in[k], of);
+	if (def->index == RLX_OP_pow || def->index == RLX_OP_mod || def->index == RLX_OP_fmod)
+		w->turns += MOST_TURNS;
 	snprintf(name, sizeof(name), "ew%c_%s", class_of(dt), def->name);
 	r.id = call(w, name, arg, n);
 	/* a comparison is 1 or 0 in the class of its operands */
@@ -243,6 +249,7 @@ static enum rlx_status finish(struct writer *w)
 		k.spec[1] = (uint32_t)w->a->rank;
 		k.spec[2] = w->a->n < (int64_t)1 << 31;
 		k.n_spec = 3;
+		k.turns = w->turns + (k.spec[2] ? 0 : (double)lo->st->n_in * (w->a->rank + 1));
 		st = vk_call_kernel(lo, &k, (uint64_t)(w->a->n + THREADS - 1) / THREADS);
 	}
 	rlx_free(code);

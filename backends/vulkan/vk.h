@@ -61,7 +61,7 @@ struct vk_physical {
 	char				 driver_text[64];
 	int				 driver_number;	/* 580.159.4 is 580159004 */
 	uint32_t			 units;		/* 0: not known */
-	uint64_t			 host_align, most_buffer;
+	uint64_t			 host_align, most_buffer, most_turns;
 	uint32_t			 subgroup, family;
 	char				 pci[32];
 	struct vk_has			 has;
@@ -247,6 +247,7 @@ struct vk_kernel {
 	const uint32_t	*code;
 	size_t		 words;
 	uint32_t	 spec[VK_MOST_SPEC], n_spec;
+	double		 turns;		/* struct vk_launch */
 };
 
 /* The kernel of kernels/vulkan/<name>.comp; false: there is none. */
@@ -296,6 +297,8 @@ struct vk_launch {
 	const char	*name;
 	uint32_t	 spec[VK_MOST_SPEC], n_spec;
 	uint64_t	 groups;
+	/* At most so many turns of loops for each part of the work; unrolled ones are none. */
+	double		 turns;
 	uint32_t	 subgroup;	/* the device's */
 	uint32_t	 units;		/* a GPU's, or a guess; 0: it is a processor */
 	bool		 coopmat, coopmat_bf16;	/* it has cooperative matrices of f16, bf16 */
