@@ -90,7 +90,9 @@ static VkResult record_segment(struct vk_exec *x, struct vk_segment *s)
 	}
 	if (r)
 		return r;
-	barrier(d, s->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+	/* for kernels of later command buffers, and of later runs, as well */
+	barrier(d, s->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+		VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
 	return d->api.EndCommandBuffer(s->commands);
 }
 
