@@ -85,13 +85,12 @@ static struct hlo floor_mod(struct hlo_emit *e, struct hlo a, struct hlo b)
 }
 
 /*
- * XLA for CPUs (0.11.2) makes rubbish of it when it puts it together with the conversion of a
- * bf16 operand, which is kept apart.
+ * XLA for CPUs (0.11.2) makes rubbish of it where it knows that @b is 1, from some 16 elements on:
+ * that is kept from it.
  */
-static struct hlo angle(struct reader *r, struct hlo x)
+static struct hlo angle(struct hlo_emit *e, struct hlo a, struct hlo b)
 {
-	x = hlo_1(r->e, "optimization_barrier", x);
-	return hlo_1(r->e, "optimization_barrier", hlo_2(r->e, "atan2", x, number(r, 1)));
+	return hlo_2(e, "atan2", a, hlo_1(e, "optimization_barrier", b));
 }
 
 static struct hlo apply(struct reader *r, const char *name, const struct hlo *arg, uint32_t n)
@@ -107,7 +106,7 @@ static struct hlo apply(struct reader *r, const char *name, const struct hlo *ar
 		{ "cosh", "chlo.cosh", 1 }, { "asinh", "chlo.asinh", 1 },
 		{ "acosh", "chlo.acosh", 1 }, { "atanh", "chlo.atanh", 1 },
 		{ "erf", "chlo.erf", 1 }, { "pow", "power", 2 }, { "max", "maximum", 2 },
-		{ "min", "minimum", 2 }, { "fmod", "remainder", 2 }, { "atan2", "atan2", 2 },
+		{ "min", "minimum", 2 }, { "fmod", "remainder", 2 },
 	};
 	unsigned int i;
 
@@ -118,7 +117,9 @@ static struct hlo apply(struct reader *r, const char *name, const struct hlo *ar
 	if (!strcmp(name, "sel") && n == 3)
 		return hlo_select(r->e, arg[0], arg[1], arg[2]);
 	if (!strcmp(name, "atan"))
-		return angle(r, arg[0]);
+		return angle(r->e, arg[0], number(r, 1));
+	if (!strcmp(name, "atan2"))
+		return angle(r->e, arg[0], arg[1]);
 	if (!strcmp(name, "trunc"))
 		return truncated(r->e, arg[0]);
 	if (!strcmp(name, "mod"))
