@@ -135,6 +135,25 @@ struct hlo hlo_select(struct hlo_emit *e, struct hlo cond, struct hlo a, struct 
 	return v;
 }
 
+/*
+ * A maximum that XLA for CPUs makes (xla_cpu_enable_fast_min_max) may leave NaN out, which
+ * StableHLO does not allow: whether there is one is found apart.
+ */
+struct hlo hlo_or_nan(struct hlo_emit *e, struct hlo m, struct hlo nan)
+{
+	return hlo_select(e, nan, hlo_number(e, &m.t, NAN), m);
+}
+
+struct hlo hlo_extremum(struct hlo_emit *e, bool min, struct hlo a, struct hlo b)
+{
+	struct hlo m = hlo_2(e, min ? "minimum" : "maximum", a, b);
+
+	if (!rlx_dtype_is_float(a.t.dtype))
+		return m;
+	return hlo_or_nan(e, m, hlo_2(e, "or", hlo_compare(e, "NE", a, a),
+				      hlo_compare(e, "NE", b, b)));
+}
+
 /* ---- constants ---- */
 
 /* A float by its bits, which no digits can say of NaN and infinities. */

@@ -73,6 +73,10 @@ void hlo_put_signature(struct hlo_emit *e, const struct hlo *x, uint32_t n,
 /* @op of one value, of two of one type; "add", "chlo.erf" */
 struct hlo hlo_1(struct hlo_emit *e, const char *op, struct hlo x);
 struct hlo hlo_2(struct hlo_emit *e, const char *op, struct hlo a, struct hlo b);
+/* The larger, with @min the smaller; NaN if one of them is */
+struct hlo hlo_extremum(struct hlo_emit *e, bool min, struct hlo a, struct hlo b);
+/* @m, a maximum by XLA, or NaN where @nan says that there was one: see hlo_extremum() */
+struct hlo hlo_or_nan(struct hlo_emit *e, struct hlo m, struct hlo nan);
 /* Bools: @how is EQ NE LT LE GT GE */
 struct hlo hlo_compare(struct hlo_emit *e, const char *how, struct hlo a, struct hlo b);
 struct hlo hlo_select(struct hlo_emit *e, struct hlo cond, struct hlo a, struct hlo b);

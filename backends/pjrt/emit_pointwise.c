@@ -105,8 +105,8 @@ static struct hlo apply(struct reader *r, const char *name, const struct hlo *ar
 		{ "sinh", "chlo.sinh", 1 },
 		{ "cosh", "chlo.cosh", 1 }, { "asinh", "chlo.asinh", 1 },
 		{ "acosh", "chlo.acosh", 1 }, { "atanh", "chlo.atanh", 1 },
-		{ "erf", "chlo.erf", 1 }, { "pow", "power", 2 }, { "max", "maximum", 2 },
-		{ "min", "minimum", 2 }, { "fmod", "remainder", 2 },
+		{ "erf", "chlo.erf", 1 }, { "pow", "power", 2 },
+		{ "fmod", "remainder", 2 },
 	};
 	unsigned int i;
 
@@ -116,6 +116,8 @@ static struct hlo apply(struct reader *r, const char *name, const struct hlo *ar
 					hlo_2(r->e, f[i].op, arg[0], arg[1]);
 	if (!strcmp(name, "sel") && n == 3)
 		return hlo_select(r->e, arg[0], arg[1], arg[2]);
+	if (!strcmp(name, "max") || !strcmp(name, "min"))
+		return hlo_extremum(r->e, name[1] == 'i', arg[0], arg[1]);
 	if (!strcmp(name, "atan"))
 		return angle(r->e, arg[0], number(r, 1));
 	if (!strcmp(name, "atan2"))

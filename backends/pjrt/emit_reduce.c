@@ -20,8 +20,12 @@ static struct hlo zero(struct hlo_emit *e, enum rlx_dtype dt, int64_t x)
 static struct hlo most(struct hlo_emit *e, struct hlo x, bool min, uint32_t mask)
 {
 	struct hlo_type t = scalar(x.t.dtype);
+	struct hlo m = hlo_reduce(e, min ? "minimum" : "maximum", x, hlo_lowest(e, &t, min), mask);
 
-	return hlo_reduce(e, min ? "minimum" : "maximum", x, hlo_lowest(e, &t, min), mask);
+	if (!rlx_dtype_is_float(t.dtype))
+		return m;
+	return hlo_or_nan(e, m, hlo_reduce(e, "or", hlo_compare(e, "NE", x, x),
+					   zero(e, RLX_BOOL, 0), mask));
 }
 
 static struct hlo sum(struct hlo_emit *e, struct hlo x, uint32_t mask)

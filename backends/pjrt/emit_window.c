@@ -239,6 +239,10 @@ void hlo_emit_pool(struct hlo_emit *e)
 	zero = hlo_integer(e, &one, 0);
 	if (a->kind == RLX_POOL_MAX) {
 		y = pooled(e, "maximum", x, hlo_lowest(e, &one, false), &w);
+		one.dtype = RLX_BOOL;
+		if (rlx_dtype_is_float(x.t.dtype))
+			y = hlo_or_nan(e, y, pooled(e, "or", hlo_compare(e, "NE", x, x),
+						    hlo_integer(e, &one, 0), &w));
 	} else if (a->kind == RLX_POOL_AVG) {
 		y = pooled(e, "add", x, zero, &w);
 		y = hlo_2(e, "divide", y, counts(e, &x.t, w, a->include_pad));

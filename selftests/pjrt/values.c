@@ -80,4 +80,58 @@ TEST(angles)
 	check_floats("atan2", angle_to_1, quarters, 1e-5);
 }
 
+/* One in a row, in another column each, and a row without. */
+static double with_nan(int i)
+{
+	return i / COLS && i % COLS == i / COLS * 13 ? NAN : i * 7 % 11 - 5;
+}
+
+static rlx_value largest(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MAX, .axes = RLX_INTS(1));
+}
+
+static rlx_value least(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MIN, .axes = RLX_INTS(0));
+}
+
+static rlx_value where_largest(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, arg_reduce, .x = x, .axis = 1);
+}
+
+static rlx_value where_least(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, arg_reduce, .x = x, .axis = 1, .min = true, .last_index = true);
+}
+
+static rlx_value pooled(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, pool, .x = rlx_emit(g, reshape, .x = x,
+					       .shape = RLX_INTS(1, 1, ROWS, COLS)),
+			.kind = RLX_POOL_MAX, .kernel = RLX_INTS(2, 2));
+}
+
+static rlx_value larger(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, max, .a = rlx_scalar_const(g, RLX_BF16, 1), .b = x);
+}
+
+static rlx_value smaller(struct rlx_graph *g, rlx_value x)
+{
+	return rlx_emit(g, min, .a = rlx_scalar_const(g, RLX_BF16, 1), .b = x);
+}
+
+TEST(nan_is_the_extremum)
+{
+	check_floats("max", larger, with_nan, 0);
+	check_floats("min", smaller, with_nan, 0);
+	check_floats("the largest", largest, with_nan, 0);
+	check_floats("the least", least, with_nan, 0);
+	check_floats("where the largest is", where_largest, with_nan, 0);
+	check_floats("where the least is", where_least, with_nan, 0);
+	check_floats("a pool", pooled, with_nan, 0);
+}
+
 TEST_MAIN()
