@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/replace.h"
 #include "train/crc32c.h"
 #include "train/fileops.h"
 #include "train/record.h"
@@ -177,12 +178,13 @@ enum rlx_status rlx_record_create(const char *path, const struct rlx_field *fiel
 	if (!w)
 		return rlx_fail(err, RLX_ENOMEM, "%s: no memory", path);
 	w->fd = -1;
-	w->path = rlx_strdup(path);
 	memcpy(w->h.magic, RECORD_MAGIC, sizeof(w->h.magic));
 	w->h.version = RECORD_VERSION;
 	w->h.data = RECORD_HEAD;
 	take_fields(w, field, n);
-	st = w->path ? plan(w, &o, err) : rlx_fail(err, RLX_ENOMEM, "%s: no memory", path);
+	st = rlx_replace_target(path, &w->path, err);
+	if (!st)
+		st = plan(w, &o, err);
 	if (!st)
 		st = create(w, err);
 	if (st)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The rlx command: help, wrong usage, info, run, bench, dump, ops. */
 #include <sys/inotify.h>
+#include <sys/stat.h>
 
 #include "rlx/npy.h"
 #include "selftests/cli/cli.h"
@@ -128,6 +129,32 @@ TEST(what_cannot_be_read)
 	     "refused: write -1 for the last dimension");
 	ENDS(RLX("ops", "--fields"), 0, out, "linear_before_reset");
 	ENDS(RLX("bench", "relu.rlx", "--peer", "onnxruntime=nowhere.so"), 3, err, "nowhere.so");
+}
+
+/* A device that is replaced is gone for the whole machine; a FIFO stands for it here. */
+TEST(only_regular_files_are_replaced)
+{
+	static const float x[2] = { 1, 2 };
+	struct stat sb;
+
+	relu_model();
+	CHECK(!mkfifo("fifo", 0666) && !symlink("fifo", "to-fifo"));
+	write_npy("x.npy", x, 2, 1);
+	ENDS(RLX("run", "relu.rlx", "--output", "y=fifo"), 3, err, "fifo: not a regular file");
+	ENDS(RLX("run", "relu.rlx", "--output", "y=to-fifo"), 3, err, "to-fifo: not a regular");
+	ENDS(RLX("run", "relu.rlx", "--output", "y=."), 3, err, ".: not a regular file");
+	ENDS(RLX("compile", "relu.rlx", "-o", "fifo"), 3, err, "fifo: not a regular file");
+	ENDS(RLX("data", "convert", "x.npy", "--output", "fifo"), 3, err, "fifo: not a regular");
+	CHECK(!lstat("fifo", &sb) && S_ISFIFO(sb.st_mode));
+	CHECK(!lstat("to-fifo", &sb) && S_ISLNK(sb.st_mode));
+	cli_write("target", "");
+	CHECK(!symlink("target", "link"));
+	ENDS(RLX("compile", "relu.rlx", "-o", "link"), 0, out, "link");
+	CHECK(!lstat("link", &sb) && S_ISLNK(sb.st_mode));
+	ENDS(RLX("info", "target"), 0, out, "it loads");
+	ENDS(RLX("data", "convert", "x.npy", "--output", "link"), 0, out, "2 records");
+	CHECK(!lstat("link", &sb) && S_ISLNK(sb.st_mode));
+	ENDS(RLX("data", "verify", "target"), 0, out, "whole");
 }
 
 TEST(info)

@@ -38,7 +38,7 @@ extern "C" {
  * Context: any thread, also while sessions run; allocates, sleeps. Values of params and states,
  * which are the sessions', are not in it.
  * Return: RLX_ENOSUP (a device without plan files; an op of the program's own), RLX_ENOENT,
- * RLX_EACCES, RLX_EIO for the file, RLX_ENOMEM.
+ * RLX_EACCES, RLX_EIO for the file, RLX_EBADFD if @path is a device, FIFO or folder, RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_program_save(const struct rlx_program *p, const char *path, struct rlx_error *err);

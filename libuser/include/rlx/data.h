@@ -84,7 +84,7 @@ struct rlx_record_writer;
  * Ownership: ended by rlx_record_commit() or rlx_record_abort().
  * Return: RLX_EINVAL for a malformed field, name or option; RLX_EEXIST for a name that
  * comes twice; RLX_ERANGE for records that no chunk has room for (4 MiB); RLX_ENOENT,
- * RLX_EACCES, RLX_EIO for the file; RLX_ENOMEM.
+ * RLX_EACCES, RLX_EIO for the file, RLX_EBADFD if @path is a device, FIFO or folder; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_record_create(const char *path, const struct rlx_field *field, unsigned int n,

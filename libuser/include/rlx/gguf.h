@@ -155,7 +155,7 @@ struct rlx_gguf_pair {
  * twice; RLX_ENOSUP for a dtype in that format; RLX_ESHAPE for over 4 dimensions, or blocks that
  * the last one is no multiple of; RLX_ERANGE for numbers that Q8_0 cannot hold (not finite, above
  * 127 x 65504), or f32 that is finite and not so as F16; RLX_ENOENT, RLX_EACCES, RLX_EIO for the
- * file; RLX_ENOMEM.
+ * file, RLX_EBADFD if @path is a device, FIFO or folder; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_gguf_write(const char *path, const struct rlx_gguf_pair *kv, uint32_t n_kv,

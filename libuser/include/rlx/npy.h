@@ -88,7 +88,8 @@ RLX_EXPORT const void *rlx_npy_data(const struct rlx_npy *f);
  *
  * Context: any thread; allocates, blocks on the file.
  * Return: RLX_ENOSUP for such a dtype; RLX_EINVAL for a malformed type or no
- * data; RLX_ENOENT, RLX_EACCES, RLX_EIO for the file; RLX_ENOMEM.
+ * data; RLX_ENOENT, RLX_EACCES, RLX_EIO for the file, RLX_EBADFD if @path is a device, FIFO or
+ * folder; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_npy_write(const char *path, const struct rlx_type *type, const void *data,

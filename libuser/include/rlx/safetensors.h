@@ -110,7 +110,8 @@ RLX_EXPORT bool rlx_safetensors_meta(const struct rlx_safetensors *f, uint32_t i
  *
  * Context: any thread; allocates, blocks on the file.
  * Return: RLX_EINVAL for a malformed tensor; RLX_EEXIST for a name that comes
- * twice; RLX_ENOENT, RLX_EACCES, RLX_EIO for the file; RLX_ENOMEM.
+ * twice; RLX_ENOENT, RLX_EACCES, RLX_EIO for the file, RLX_EBADFD if @path is a device, FIFO or
+ * folder; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_safetensors_write(const char *path, const struct rlx_safetensor *v,

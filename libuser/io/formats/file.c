@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/replace.h"
 #include "io/formats/file.h"
 
 enum rlx_status rlx_file_status(int e)
@@ -97,11 +98,16 @@ enum rlx_status rlx_file_write_begin(struct rlx_file_writer *w, const char *path
 	*w = (struct rlx_file_writer){ .path = path };
 	if (!path)
 		return rlx_fail(err, RLX_EINVAL, "path is NULL");
-	n = strlen(path);
+	st = rlx_replace_target(path, &w->to, err);
+	if (st)
+		return st;
+	n = strlen(w->to);
 	w->tmp = rlx_malloc(n + sizeof(suffix));
-	if (!w->tmp)
-		return rlx_fail(err, RLX_ENOMEM, "%s: no memory", path);
-	memcpy(w->tmp, path, n);
+	if (!w->tmp) {
+		st = rlx_fail(err, RLX_ENOMEM, "%s: no memory", path);
+		goto out_free_name;
+	}
+	memcpy(w->tmp, w->to, n);
 	memcpy(w->tmp + n, suffix, sizeof(suffix));
 	fd = mkstemp(w->tmp);
 	if (fd < 0) {
@@ -121,7 +127,8 @@ enum rlx_status rlx_file_write_begin(struct rlx_file_writer *w, const char *path
 	unlink(w->tmp);
 out_free_name:
 	rlx_free(w->tmp);
-	w->tmp = NULL;
+	rlx_free(w->to);
+	*w = (struct rlx_file_writer){ 0 };
 	return st;
 }
 
@@ -142,12 +149,13 @@ enum rlx_status rlx_file_write_end(struct rlx_file_writer *w, enum rlx_status st
 	if (fclose(w->f) && !st)
 		st = rlx_fail(err, RLX_EIO, "%s: write: %s", w->path,
 			      strerror(errno));
-	if (!st && rename(w->tmp, w->path))
+	if (!st && rename(w->tmp, w->to))
 		st = rlx_fail(err, rlx_file_status(errno), "%s: rename: %s", w->path,
 			      strerror(errno));
 	if (st)
 		unlink(w->tmp);
 	rlx_free(w->tmp);
+	rlx_free(w->to);
 	*w = (struct rlx_file_writer){ 0 };
 	return st;
 }

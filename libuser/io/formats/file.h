@@ -32,12 +32,13 @@ const struct rlx_file *rlx_safetensors_mapped(const struct rlx_safetensors *f);
 
 /*
  * Write @path through a file beside it that takes its name at the end, so that
- * a reader never sees half of it. @end either way.
+ * a reader never sees half of it; what links lead to is replaced, and only a regular
+ * file is (else RLX_EBADFD). @end either way.
  */
 struct rlx_file_writer {
 	FILE		*f;
 	const char	*path;
-	char		*tmp;
+	char		*to, *tmp;
 	bool		 durable;	/* on the disk before it takes the name */
 };
 
