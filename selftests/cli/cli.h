@@ -77,6 +77,17 @@ static inline void cli_write(const char *path, const char *text)
 	CHECK(!fclose(f));
 }
 
+/* Where standard output goes instead of being looked at; "": it is closed. */
+static const char *cli_out;
+
+static inline bool cli_redirect(void)
+{
+	bool ok = cli_out && !*cli_out ? !close(STDOUT_FILENO) :
+		  freopen(cli_out ? cli_out : "out", "wb", stdout) != NULL;
+
+	return ok && freopen("err", "wb", stderr);
+}
+
 /* Arguments up to NULL. */
 static inline struct said *rlx_cmd(const char *first, ...)
 {
@@ -94,7 +105,7 @@ static inline struct said *rlx_cmd(const char *first, ...)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		if (!freopen("out", "wb", stdout) || !freopen("err", "wb", stderr))
+		if (!cli_redirect())
 			_exit(126);
 		execv(argv[0], (char *const *)(uintptr_t)argv);
 		_exit(127);
@@ -102,7 +113,8 @@ static inline struct said *rlx_cmd(const char *first, ...)
 	CHECK(waitpid(pid, &status, 0) == pid);
 	CHECKF(WIFEXITED(status), "rlx %s ended by signal %d", first, WTERMSIG(status));
 	s.status = WEXITSTATUS(status);
-	s.n_out = cli_read("out", s.out, sizeof(s.out));
+	s.n_out = cli_out ? 0 : cli_read("out", s.out, sizeof(s.out));
+	s.out[s.n_out] = 0;
 	s.n_err = cli_read("err", s.err, sizeof(s.err));
 	return &s;
 }

@@ -236,7 +236,7 @@ TEST(nothing_is_missing)
 TEST(usage)
 {
 	cli_begin();
-	ENDS(RLX("doctor", "--help"), 0, out, "Exits with 1");
+	ENDS(RLX("doctor", "--help"), 0, out, "1 something is missing");
 	ENDS(RLX("doctor", "--rot"), 2, err, "--rot");
 	ENDS(RLX("doctor", "x"), 2, err, "x");
 }

@@ -81,6 +81,54 @@ TEST(help)
 	ENDS(RLX("help", "xyz"), 2, err, "no command 'xyz'");
 }
 
+/* Each tells what 1 means of it, once, or that it never ends so. */
+TEST(help_tells_exit_statuses)
+{
+	static const struct {
+		const char *command, *status;
+	} t[] = {
+		{ "run", "1 --expect or --nan found something" },
+		{ "doctor", "1 something is missing" }, { "pick", "1 no device is chosen" },
+		{ "load", "1 a request failed" }, { "data", "1 a file that was verified" },
+		{ "train", "Exit status: 0 done, 2 wrong usage" },
+		{ "bench", "Exit status: 0 done, 2 wrong usage" },
+	};
+	unsigned int i;
+	const char *at;
+
+	cli_begin();
+	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		ENDS(RLX(t[i].command, "--help"), 0, out, t[i].status);
+		at = strstr(RLX(t[i].command, "--help")->out, "Exit status");
+		CHECKF(at && !strstr(at + 1, "Exit status"), "%s: twice", t[i].command);
+	}
+}
+
+/* What is printed and arrives nowhere is no success, nor does it go into a file that is opened. */
+TEST(output_that_goes_nowhere)
+{
+	static const char *const where[] = { "/dev/full", "" };
+	static char y[1 << 10];
+	unsigned int i;
+
+	relu_model();
+	for (i = 0; i < 2; i++) {
+		cli_out = where[i];
+		ENDS(RLX("--help"), 3, err, "cannot write to standard output");
+		ENDS(RLX("--version"), 3, err, "cannot write to standard output");
+		ENDS(RLX("run", "--help"), 3, err, "cannot write to standard output");
+		ENDS(RLX("train", "--keys"), 3, err, "cannot write to standard output");
+		ENDS(RLX("run", "relu.rlx"), 3, err, "cannot write to standard output");
+		ENDS(RLX("compile", "relu.rlx", "-o", "relu.rlxp"), 3, err, "cannot write");
+		ENDS(RLX("dump", "relu.rlx"), 3, err, "cannot write");
+		ENDS(RLX("bench", "relu.rlx", "--seconds", "0.05", "--profile"), 3, err, "cannot");
+		ENDS(RLX("run", "relu.rlx", "--values", "9", "--output", "y=y.npy"), 3, err, "");
+		CHECK_EQ(cli_read("y.npy", y, sizeof(y)), 128 + 4 * 12);
+	}
+	cli_out = NULL;
+	ENDS(RLX("info", "relu.rlxp", "--verify"), 0, out, "weights are whole");
+}
+
 TEST(wrong_usage)
 {
 	relu_model();

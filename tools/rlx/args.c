@@ -89,8 +89,8 @@ static void print_help(const struct args *a)
 	printf("  %-26s %s\n", "--help", "this text");
 	if (a->more)
 		printf("\n%s\n", a->more);
-	printf("\nExit status: 0 done, 1 a comparison failed, 2 wrong usage, "
-	       "3 anything else.\n");
+	printf("\nExit status: 0 done%s%s, 2 wrong usage, 3 anything else.\n",
+	       a->mismatch ? ", 1 " : "", a->mismatch ? a->mismatch : "");
 }
 
 static bool append(struct arg_list *l, int argc, const char *v)

@@ -48,6 +48,7 @@ struct args {
 	const char		*more;		/* behind the options; may be NULL */
 	struct arg_list		*rest;		/* operands; NULL: none are taken */
 	unsigned int		 min_rest, max_rest;
+	const char		*mismatch;	/* what status 1 means; NULL: it is none of it */
 };
 
 /*

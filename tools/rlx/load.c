@@ -225,9 +225,10 @@ int cmd_load(int argc, char **argv)
 		"load", "[--to ADDRESS] --data TEXT [OPTION ...]",
 		"Asks a server again and again, and tells how long replies took. With --rate\n"
 		"requests begin by the clock, and a reply's time counts from when its request\n"
-		"was due: what a stall held up shows. A reply other than 200, a broken\n"
-		"connection, a request that was never begun make the exit status 1.",
-		arg, N_ELEM(arg),
+		"was due: what a stall held up shows. Failed is a request with another\n"
+		"status than 200, with --same another body, on a connection that broke, or\n"
+		"that was never begun.",
+		arg, N_ELEM(arg), .mismatch = "a request failed or none was answered",
 	};
 	struct load_result *r = rlx_calloc(1, sizeof(*r));
 	struct load_plan p = { .rate = 0 };

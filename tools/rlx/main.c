@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The rlx command: finds the subcommand and hands over. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ static int unknown(const char *s)
 	return TOOL_USAGE;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	char *help[] = { NULL, "--help", NULL }, **rest = argv + 1;
@@ -86,4 +87,33 @@ int main(int argc, char **argv)
 		if (!strcmp(name, commands[i].name))
 			return commands[i].fn(argc, rest);
 	return unknown(name);
+}
+
+/*
+ * A descriptor that is closed would be the next file's, and what is printed would go into an
+ * arena or an output. What is opened here for reading takes nothing.
+ */
+static void hold_standard(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What somebody waits for has to arrive, help as well as results. */
+int main(int argc, char **argv)
+{
+	int rc;
+
+	hold_standard();
+	rc = dispatch(argc, argv);
+	if ((fflush(stdout) || ferror(stdout)) && rc < TOOL_USAGE) {
+		fputs("rlx: cannot write to standard output\n", stderr);
+		rc = TOOL_FAILED;
+	}
+	return rc;
 }

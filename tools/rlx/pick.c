@@ -155,8 +155,7 @@ int cmd_pick(int argc, char **argv)
 		"Tells which device a policy takes for a model, and what is in the way\n"
 		"of the others.",
 		arg, N_ELEM(arg),
-		SUBJECT_MORE "\n\nExit status: 0 one is chosen, 1 none is, 2 wrong usage,\n"
-		"3 anything else.", &rest, 1, 1,
+		SUBJECT_MORE, &rest, 1, 1, .mismatch = "no device is chosen",
 	};
 	struct subject s = { .cmd = "pick" };
 	int rc;

@@ -434,6 +434,7 @@ int cmd_run(int argc, char **argv)
 		"run", "MODEL [OPTION ...]",
 		"Runs a model on given or generated inputs and tells what came out.",
 		arg, N_ELEM(arg), SUBJECT_MORE, &rest, 1, 1,
+		.mismatch = "--expect or --nan found something",
 	};
 	struct subject s = { .cmd = "run" };
 	int rc;

@@ -318,7 +318,7 @@ int cmd_train(int argc, char **argv)
 		"FOLDER/model.onnx, a decoder also in FOLDER/model.gguf; of an encoder the\n"
 		"adapters, as PEFT reads them, in FOLDER/adapter, and its weights with them in\n"
 		"FOLDER/merged.\n\n"
-		"Exit status: 0 it is trained, 2 wrong usage or configuration, 3 anything else.",
+		"A configuration that cannot be read or is wrong counts as wrong usage.",
 		&rest, 0, 1,
 	};
 	struct train_job j = { .first = 0 };
