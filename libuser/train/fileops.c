@@ -49,10 +49,16 @@ void file_after(const struct file_call *c, int64_t result)
 	})
 #define CALL(o, file, ...)	((struct file_call){ .op = (o), .fd = (file), __VA_ARGS__ })
 
+/* A FIFO's other end may never come: whoever asks fstat() afterwards has to get there. */
 int64_t file_open(const char *path, int flags, mode_t mode)
 {
-	return MAKE(CALL(FILE_OPEN, -1, .path = path, .flags = flags),
-		    open(path, flags | O_CLOEXEC, mode));
+	int64_t fd = MAKE(CALL(FILE_OPEN, -1, .path = path, .flags = flags),
+			  open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+	int now = fd < 0 ? -1 : fcntl((int)fd, F_GETFL);
+
+	if (now >= 0)		/* a ring gives EAGAIN instead of waiting for the disk */
+		fcntl((int)fd, F_SETFL, now & ~O_NONBLOCK);
+	return fd;
 }
 
 int64_t file_mkdir(const char *path)

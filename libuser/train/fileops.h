@@ -38,7 +38,8 @@ struct file_hook {
 /* @h: not copied; NULL: none. A call under way may still see the one before. */
 void file_hook_set(const struct file_hook *h);
 
-int64_t file_open(const char *path, int flags, mode_t mode);	/* O_CLOEXEC is added */
+/* O_CLOEXEC is added; it does not wait for the other end of a FIFO. */
+int64_t file_open(const char *path, int flags, mode_t mode);
 int64_t file_mkdir(const char *path);
 /* Whole, unless the file ends; after a signal they go on. */
 int64_t file_read(int fd, void *p, uint64_t bytes, uint64_t offset);

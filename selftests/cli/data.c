@@ -85,6 +85,25 @@ TEST(arrays_become_records)
 	     "20 tokens");
 }
 
+/* Nobody writes to it: each says so at once, instead of waiting. */
+TEST(fifos_are_refused)
+{
+	static const char *const verb[] = { "info", "verify", "convert" };
+	unsigned int i;
+
+	cli_begin();
+	write_arrays();
+	CHECK(!mkfifo("fifo", 0666));
+	alarm(30);
+	for (i = 0; i < 3; i++) {
+		ENDS(RLX("data", verb[i], "fifo", i == 2 ? "--output=a.rlxr" : NULL), 3, err,
+		     "fifo: no regular file");
+		ENDS(RLX("data", verb[i], "x=x.npy,y=fifo", i == 2 ? "--output=a.rlxr" : NULL), 3,
+		     err, i == 1 ? "x=x.npy,y=fifo" : "fifo: no regular file");
+	}
+	alarm(0);
+}
+
 TEST(texts_become_streams)
 {
 	struct rlx_record_info info;
