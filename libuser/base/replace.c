@@ -18,6 +18,8 @@ enum rlx_status rlx_replace_target(const char *path, char **out, struct rlx_erro
 	struct stat sb;
 
 	*out = NULL;
+	if (!*path)
+		return rlx_fail(err, RLX_ENOENT, "the name of the file to write is empty");
 	if (!stat(path, &sb) && !S_ISREG(sb.st_mode))
 		return rlx_fail(err, RLX_EBADFD, "%s: not a regular file, and no other kind is "
 				"replaced: name another", path);

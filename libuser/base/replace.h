@@ -7,7 +7,8 @@
 
 /*
  * The name to rename to for @path, which the caller frees: where its links lead, else itself.
- * RLX_EBADFD if a device, FIFO, socket or folder is there; RLX_ENOMEM.
+ * RLX_EBADFD if a device, FIFO, socket or folder is there; RLX_ENOENT if
+ * @path is empty; RLX_ENOMEM.
  */
 enum rlx_status __rlx_must_check
 rlx_replace_target(const char *path, char **out, struct rlx_error *err);

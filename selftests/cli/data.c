@@ -78,6 +78,14 @@ TEST(arrays_become_records)
 		}
 		rlx_record_close(r);
 	}
+	ENDS(RLX("data", "convert", "n.npy", "--output", "c.rlxr", "--chunk", "18014398509481984"),
+	     2, err, "want 64 to 4096");
+	ENDS(RLX("data", "convert", "n.npy", "--output", "c.rlxr", "--chunk", "0"), 2, err,
+	     "--chunk is 0");
+	ENDS(RLX("data", "convert", "n.npy", "--output", "c.rlxr", "--chunk", "96"), 3, err,
+	     "no power of two");
+	ENDS(RLX("data", "info", "n.npy", "--chunk", "64"), 2, err, "options of convert");
+	CHECK(access("c.rlxr", F_OK));
 	ENDS(RLX("data", "info", "a.rlxr"), 0, out, "f32[3]");
 	ENDS(RLX("data", "info", "n=n.npy,x=x.npy"), 0, out, "20 records in arrays");
 	CHECK(rlx_json_get(cli_json(RLX("data", "info", "--json", "a.rlxr")), 0, "fingerprint"));

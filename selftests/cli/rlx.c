@@ -147,6 +147,18 @@ TEST(wrong_usage)
 	ENDS(RLX("run", "relu.rlx", "--shape", "x=1,,2"), 2, err, "want up to 8 sizes");
 	ENDS(RLX("run", "relu.rlx", "--output", "z=f"), 2, err, "no such output; there are: y");
 	ENDS(RLX("bench", "relu.rlx", "--threads", "1,x"), 2, err, "numbers from 1");
+	ENDS(RLX("bench", "relu.rlx", "--threads", ""), 2, err, "--threads is ''");
+	ENDS(RLX("bench", "relu.rlx", "--threads", "1,"), 2, err, "--threads is '1,'");
+	ENDS(RLX("bench", "relu.rlx", "--threads", "10000"), 2, err, "--threads is '10000'");
+	CHECK(!RLX("bench", "relu.rlx", "--threads", "1,4097", "--seconds", "0.05")->n_out);
+	ENDS(RLX("run", "relu.rlx", "--rtol", "-1"), 2, err, "0 or more");
+	ENDS(RLX("run", "relu.rlx", "--output", "y="), 3, err, "is empty");
+	ENDS(RLX("train", "--ranks", "0", "x.conf"), 2, err, "--ranks is 0, want 1 to 256");
+	ENDS(RLX("train", "--ranks", "4294967297", "x.conf"), 2, err, "want 1 to 256");
+	ENDS(RLX("load", "--to", "channel:/x", "--model", "m", "--size", "-5"), 2, err, "is '-5'");
+	ENDS(RLX("load", "--to", "channel:/x", "--model", "m", "--size", ""), 2, err, "is ''");
+	ENDS(RLX("pick", "relu.rlx", "--threads", "4294967297", "--measure", "1"), 1, out,
+	     "at most 1024");
 	ENDS(RLX("bench", "relu.rlx", "--seconds", "0"), 2, err, "above 0");
 	ENDS(RLX("bench", "relu.rlx", "--peer", "tflite"), 2, err, "want onnxruntime");
 	ENDS(RLX("dump", "relu.rlx", "--pass", "all", "--format", "svg"), 2, err, "name one pass");

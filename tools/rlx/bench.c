@@ -402,13 +402,37 @@ static int peer_lib(const char *peer, const char **lib)
 	return TOOL_OK;
 }
 
+/* The number at *@at, which goes on behind it and its comma; 0: none from 1 to 4096 is there. */
+static unsigned int next_threads(const char **at)
+{
+	size_t n = strcspn(*at, ",");
+	char num[8];
+	uint64_t v = 0;
+
+	snprintf(num, sizeof(num), "%.*s", (int)(n < 5 ? n : 5), *at);
+	if (!parse_u64(num, 4096, &v) || ((*at)[n] && !(*at)[n + 1]))
+		return 0;
+	*at += n + ((*at)[n] == ',');
+	return (unsigned int)v;
+}
+
+/* All of --threads is looked at before anything is measured. */
+static int check_threads(const char *threads)
+{
+	const char *at = threads;
+	bool ok;
+
+	do
+		ok = next_threads(&at);
+	while (ok && *at);
+	return ok ? TOOL_OK : tool_fail("bench", TOOL_USAGE, "--threads is '%s', want numbers from "
+					"1 to 4096 with commas between", threads);
+}
+
 static int bench(struct subject *s, const struct bench_args *a)
 {
 	struct table t = { .col = columns, .n_col = N_COLUMNS };
 	const char *at = a->threads, *lib = NULL;
-	char num[16];
-	uint64_t v;
-	size_t n;
 	int rc = a->profile && (a->peer || strchr(a->threads, ',')) ?
 		 tool_fail("bench", TOOL_USAGE, "--profile looks at rlx alone, without --peer, "
 			   "and with one number of --threads") :
@@ -416,17 +440,9 @@ static int bench(struct subject *s, const struct bench_args *a)
 
 	if (!rc && lib && s->graph)
 		rc = tool_fail("bench", TOOL_USAGE, "%s: the peer reads ONNX files only", s->path);
-	while (!rc && *at) {
-		n = strcspn(at, ",");
-		snprintf(num, sizeof(num), "%.*s", (int)(n < 15 ? n : 15), at);
-		if (n > 4 || !parse_u64(num, 4096, &v) || !v)
-			rc = tool_fail("bench", TOOL_USAGE,
-				       "--threads is '%s', want numbers from 1 with commas between",
-				       a->threads);
-		else
-			rc = bench_threads(s, a, (unsigned int)v, lib, &t);
-		at += n + (at[n] == ',');
-	}
+	rc = rc ? rc : check_threads(a->threads);
+	while (!rc && *at)
+		rc = bench_threads(s, a, next_threads(&at), lib, &t);
 	if (t.n_row && !table_print(&t, (enum table_format)a->format) && !rc)
 		rc = tool_fail("bench", TOOL_FAILED, "cannot write to standard output");
 	table_fini(&t);

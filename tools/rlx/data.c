@@ -7,6 +7,7 @@
 #include "tools/rlx/data.h"
 #include "tools/rlx/tool.h"
 #include "train/dataset.h"
+#include "train/record.h"
 
 static int told(const struct rlx_error *err)
 {
@@ -143,9 +144,13 @@ static int check(const struct data_args *a, const char *verb)
 
 	if (convert && !a->output)
 		return tool_fail("data", TOOL_USAGE, "convert: say where to write (--output FILE)");
-	if (!convert && (a->output || a->text || a->stream || a->images || a->chunk ||
-			 a->tokenizer || a->end))
+	if (!convert && (a->output || a->text || a->stream || a->images ||
+			 a->chunk != UINT64_MAX || a->tokenizer || a->end))
 		return tool_fail("data", TOOL_USAGE, "%s takes no options of convert", verb);
+	if (a->chunk != UINT64_MAX && (a->chunk < RECORD_CHUNK_MIN / 1024 ||
+				       a->chunk > RECORD_CHUNK_MAX / 1024))
+		return tool_fail("data", TOOL_USAGE, "--chunk is %llu, want 64 to 4096, a power of "
+				 "two", (unsigned long long)a->chunk);
 	if (a->text + a->stream + a->images > 1)
 		return tool_fail("data", TOOL_USAGE, "--text, --stream, --images: one of them");
 	if ((a->tokenizer || a->end) && !a->text)
@@ -169,7 +174,7 @@ static int run(const struct data_args *a, struct arg_list *rest)
 
 int cmd_data(int argc, char **argv)
 {
-	struct data_args a = { 0 };
+	struct data_args a = { .chunk = UINT64_MAX };
 	struct arg_list rest = { 0 };
 	const struct arg arg[] = {
 		{ "output", ARG_STR, &a.output, "FILE.rlxr",

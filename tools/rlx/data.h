@@ -8,7 +8,7 @@
 
 struct data_args {
 	const char	*output, *tokenizer, *end;
-	uint64_t	 chunk;		/* KiB */
+	uint64_t	 chunk;		/* KiB; UINT64_MAX: not given */
 	bool		 text, stream, images, json;
 };
 

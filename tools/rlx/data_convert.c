@@ -19,7 +19,8 @@ enum rlx_status data_create(const struct data_args *a, const struct rlx_field *f
 			    struct rlx_error *err)
 {
 	struct rlx_record_opts o = { .size = sizeof(o), .flags = flags,
-				     .chunk_bytes = a->chunk * 1024 };
+				     .chunk_bytes = a->chunk == UINT64_MAX ? 0 :
+				     a->chunk * 1024 };
 
 	return rlx_record_create(a->output, field, n, &o, out, err);
 }

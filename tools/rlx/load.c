@@ -113,7 +113,7 @@ static int report(const struct load_args *a, const struct load_result *r)
 static int check_channel(const struct load_args *a, struct load_plan *p)
 {
 	unsigned int i;
-	char *end;
+	uint64_t size;
 
 	p->channel = value_of_channel(a->to);
 	p->model = a->model;
@@ -131,9 +131,10 @@ static int check_channel(const struct load_args *a, struct load_plan *p)
 		return tool_fail("load", TOOL_USAGE, "over a channel at most %d --connections "
 				 "and %d --size", RLX_CHANNEL_DEPTH_MAX, RLXD_SIZES);
 	for (i = 0; i < a->size.n; i++) {
-		p->size[i] = (uint32_t)strtoul(a->size.v[i], &end, 10);
-		if (*end || !p->size[i] || strlen(a->size.v[i]) > 9)
-			return tool_fail("load", TOOL_USAGE, "--size wants a number from 1");
+		if (!parse_u64(a->size.v[i], 999999999, &size) || !size)
+			return tool_fail("load", TOOL_USAGE, "--size is '%s', want 1 to 999999999",
+					 a->size.v[i]);
+		p->size[i] = (uint32_t)size;
 	}
 	return TOOL_OK;
 }

@@ -36,17 +36,13 @@ static enum rlx_status model_graph(struct subject *s, struct rlx_graph **out,
 
 static int make_devices(struct subject *s, const struct pick_args *a, struct rlx_devices **out)
 {
-	struct rlx_compile_opts o = {
-		.size = sizeof(o), .threads = (unsigned int)a->m.threads,
-		.precision = (enum rlx_precision)a->m.precision,
-		.flags = (a->m.no_fuse ? RLX_COMPILE_NO_FUSE : 0) |
-			 (a->m.no_simplify ? RLX_COMPILE_NO_SIMPLIFY : 0),
-	};
+	struct rlx_compile_opts o = { .flags = 0 };
 	struct rlx_policy *policy = NULL;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *g = NULL;
 	enum rlx_status st;
 
+	subject_options(&o, &a->m);
 	if (!s->model)
 		g = rlx_graph_get(s->graph);
 	st = s->model ? model_graph(s, &g, &err) : RLX_OK;

@@ -446,6 +446,8 @@ int cmd_run(int argc, char **argv)
 	if (a.at != UINT64_MAX && !a.values)
 		rc = tool_fail("run", TOOL_USAGE, "--at is an element of the values that --values "
 			       "N tells of: give both");
+	if (a.rtol < 0 || a.atol < 0)
+		rc = tool_fail("run", TOOL_USAGE, "--rtol and --atol are 0 or more");
 	rc = rc ? rc : subject_open(&s, "run", rest.v[0]);
 	rc = rc ? rc : subject_inputs(&s, &a.m);
 	rc = rc ? rc : subject_compile(&s, &a.m, (struct rlx_compile_opts){ 0 });

@@ -88,7 +88,7 @@ static enum rlx_status compile_graph(struct subject *s,
 	return st;
 }
 
-static void take_options(struct rlx_compile_opts *o, const struct subject_args *a)
+void subject_options(struct rlx_compile_opts *o, const struct subject_args *a)
 {
 	o->size = sizeof(*o);
 	o->device = a->device;
@@ -105,7 +105,7 @@ int subject_program(struct subject *s, const struct subject_args *a,
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
 
-	take_options(&o, a);
+	subject_options(&o, a);
 	if (s->graph) {
 		st = compile_graph(s, &o, &err);
 		return st ? told(s, st, &err) : TOOL_OK;
@@ -123,7 +123,7 @@ int subject_compile(struct subject *s, const struct subject_args *a,
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
 
-	take_options(&o, a);
+	subject_options(&o, a);
 	if (s->graph) {
 		st = compile_graph(s, &o, &err);
 		if (!st)

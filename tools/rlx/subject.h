@@ -69,6 +69,8 @@ int subject_compile(struct subject *s, const struct subject_args *a,
 /* The same without the run; a model of several programs is an error. */
 int subject_program(struct subject *s, const struct subject_args *a,
 		    struct rlx_compile_opts opts);
+/* What @a says of compiling, into @o. */
+void subject_options(struct rlx_compile_opts *o, const struct subject_args *a);
 /* Drop what was compiled, so that it can be compiled otherwise. */
 void subject_drop(struct subject *s);
 void subject_close(struct subject *s);

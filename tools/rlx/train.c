@@ -8,6 +8,7 @@
 #include "rlx/inspect.h"
 #include "tools/rlx/tool.h"
 #include "tools/rlx/train_job.h"
+#include "train/comm.h"
 
 /* After so many steps in turn without a finite norm there is nothing to hope for. */
 enum { MOST_SKIPPED = 20 };
@@ -299,7 +300,7 @@ static int run(struct train_job *j)
 int cmd_train(int argc, char **argv)
 {
 	struct arg_list rest = { 0 };
-	uint64_t ranks = 0;
+	uint64_t ranks = UINT64_MAX;
 	bool keys = false;
 	const struct arg arg[] = {
 		{ "ranks", ARG_UINT, &ranks, "N", "so many processes of this host, as by [train] "
@@ -326,7 +327,10 @@ int cmd_train(int argc, char **argv)
 
 	if (!args_parse(&args, argc, argv, &rc))
 		goto out_free;
-	if (keys) {
+	if (ranks < UINT64_MAX && (!ranks || ranks > COMM_MOST)) {
+		rc = tool_fail("train", TOOL_USAGE, "--ranks is %llu, want 1 to %d",
+			       (unsigned long long)ranks, COMM_MOST);
+	} else if (keys) {
 		train_config_print(stdout);
 	} else if (rest.n != 1) {
 		rc = tool_fail("train", TOOL_USAGE, "a configuration is needed; see --keys");
@@ -334,7 +338,7 @@ int cmd_train(int argc, char **argv)
 		rc = tool_fail("train", TOOL_USAGE, "%s", j.err.text);
 		train_config_free(&j.c);
 	} else {
-		j.c.ranks = ranks ? ranks : j.c.ranks;
+		j.c.ranks = ranks < UINT64_MAX ? ranks : j.c.ranks;
 		rc = j.c.ranks > 1 && !train_ranks_is_one() ?
 		     train_ranks_start((unsigned int)j.c.ranks, rest.v[0]) : run(&j);
 		if (train_ranks_is_one() || j.c.ranks < 2)

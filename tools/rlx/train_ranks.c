@@ -17,12 +17,12 @@
 #include "train/comm.h"
 
 /* After one rank failed the others have so long to say so and end by themselves. */
-enum { GRACE_S = 5, MOST_RANKS = 256 };
+enum { GRACE_S = 5 };
 
 /* ---- starting them ---- */
 
 struct group {
-	pid_t		pid[MOST_RANKS];	/* 0: it has ended */
+	pid_t		pid[COMM_MOST];	/* 0: it has ended */
 	unsigned int	ranks, left;
 	int		rc;		/* what the first one that failed ended with */
 	uint64_t	kill_at;	/* 0: none has failed */
@@ -136,9 +136,9 @@ int train_ranks_start(unsigned int ranks, const char *config)
 
 	/* inherited as ignored it would have the kernel reap them */
 	signal(SIGCHLD, SIG_DFL);
-	if (ranks > MOST_RANKS)
+	if (ranks > COMM_MOST)
 		return tool_fail("train", TOOL_USAGE, "%u ranks; there are %d at most", ranks,
-				 MOST_RANKS);
+				 COMM_MOST);
 	if (rlx_comm_arena(ranks, &at, &err))
 		return tool_fail("train", TOOL_FAILED, "%s", err.text);
 	snprintf(number, sizeof(number), "%u", ranks);
