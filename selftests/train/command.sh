@@ -316,6 +316,13 @@ encoder_mistakes()
 	wrong_encoder 3 "0 paragraphs; 10 at least" 's|^text = .*|text = /dev/null|'
 }
 
+# It has no lines, and no end.
+said_of_zeros()
+{
+	timeout 20 $rlx train /dev/zero 2>"$tmp/said"
+	[ $? = 2 ] && grep -q '/dev/zero:1: a byte of 0' "$tmp/said"
+}
+
 mistakes()
 {
 	wrong 2 "wrong.conf:4: layers is 'one'" 's/^layers = .*/layers = one/' &&
@@ -325,6 +332,16 @@ mistakes()
 	wrong 2 "folder is missing" '/^folder/d' &&
 	wrong 2 "ranks and timeout must be 1" 's/^batch = .*/&\ntimeout = 0/' &&
 	wrong 2 "neither \[section\] nor key" 's/^layers.*/layers/' &&
+	wrong 2 "kind is 'decoder|encoder'" 's/^kind = .*/kind = decoder|encoder/' &&
+	wrong 2 "there is no section \[modell\]" 's/^\[model\]/[modell]/' &&
+	wrong 2 "rlx train --keys lists them" 's/^layers/layer/' &&
+	wrong 2 "lr is '1e300'" 's/^lr = .*/lr = 1e300/' &&
+	wrong 2 "layers must be 4096 at most" 's/^layers = .*/layers = 1073741824/' &&
+	wrong 2 "batches must be 1 at least" 's/^batches = .*/batches = 0/' &&
+	wrong 2 "folder is empty" 's/^folder = .*/folder =/' &&
+	wrong 2 "over 1022 bytes" "s/^layers/$(printf '%1100s' '')layers/" &&
+	said_of_zeros &&
+	$rlx train --keys | grep -q '^  kind = adamw    sgd|adamw|lion' &&
 	wrong 3 "/nowhere cannot be read" 's|^text = .*|text = /nowhere|' &&
 	wrong 3 "no device 'gpu'" 's/^batch = .*/&\ndevice = gpu/'
 }

@@ -109,8 +109,7 @@ void arg_list_free(struct arg_list *l)
 	*l = (struct arg_list){ 0 };
 }
 
-/* Place of @s among the words of "a|b|c"; -1 if none. */
-static int word_index(const char *words, const char *s)
+int word_index(const char *words, const char *s)
 {
 	size_t n = strlen(s), k;
 	int i;

@@ -65,5 +65,7 @@ int tool_fail(const char *name, int rc, const char *fmt, ...)
 /* A whole number with nothing behind it, at most @max. */
 bool parse_u64(const char *s, uint64_t max, uint64_t *out);
 bool parse_num(const char *s, double *out);
+/* Place of @s among the words of "a|b|c"; -1 if none. */
+int word_index(const char *words, const char *s);
 
 #endif

@@ -2,6 +2,7 @@
 /* The configuration of rlx train: sections and keys by one table, with defaults. */
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -78,26 +79,11 @@ static const struct key {
 	    "decoder: matrices of model.gguf")
 #undef KEY
 };
-enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+enum { N_KEYS = sizeof(keys) / sizeof(keys[0]), LAYERS_MAX = 4096 };
 
 static void *field(struct train_config *c, const struct key *k)
 {
 	return (char *)c + k->at;
-}
-
-/* Place of @v in words with | between them; -1. */
-static int word_index(const char *words, const char *v)
-{
-	size_t n = strlen(v);
-	int i = 0;
-
-	for (;; i++, words++) {
-		if (!strncmp(words, v, n) && (words[n] == '|' || !words[n]) && n)
-			return i;
-		words = strchr(words, '|');
-		if (!words)
-			return -1;
-	}
 }
 
 static bool take(struct train_config *c, const struct key *k, const char *v, struct rlx_error *err)
@@ -111,7 +97,7 @@ static bool take(struct train_config *c, const struct key *k, const char *v, str
 			return true;
 		break;
 	case K_NUM:
-		if (parse_num(v, to) && *(double *)to >= 0)
+		if (parse_num(v, to) && *(double *)to >= 0 && *(double *)to <= FLT_MAX)
 			return true;
 		break;
 	case K_WORD:
@@ -123,6 +109,10 @@ static bool take(struct train_config *c, const struct key *k, const char *v, str
 		rlx_fail(err, RLX_EINVAL, "%s is '%s'; there are %s", k->name, v, k->words);
 		return false;
 	case K_STR:
+		if (!*v) {
+			rlx_fail(err, RLX_EINVAL, "%s is empty: leave the line out", k->name);
+			return false;
+		}
 		rlx_free(*(char **)to);
 		*(char **)to = rlx_strdup(v);
 		if (*(char **)to)
@@ -162,7 +152,7 @@ static bool set(struct train_config *c, const char *section, char *line, struct 
 	for (k = keys; k < keys + N_KEYS; k++)
 		if (!strcmp(k->section, section) && !strcmp(k->name, name))
 			return take(c, k, v, err);
-	rlx_fail(err, RLX_ENOENT, "[%s] has no key '%s'; rlx train --help lists them", section,
+	rlx_fail(err, RLX_ENOENT, "[%s] has no key '%s'; rlx train --keys lists them", section,
 		 name);
 	return false;
 }
@@ -191,10 +181,14 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 	else if (c->kind == TRAIN_DECODER && (!c->heads || !c->layers || !c->context ||
 					      c->dim % c->heads || !c->dim))
 		bad = "[model] dim must be a multiple of heads; layers and context 1 at least";
+	else if (c->kind == TRAIN_DECODER && c->layers > LAYERS_MAX)
+		bad = "[model] layers must be 4096 at most";
 	else if (c->kind == TRAIN_CLASSIFIER && (!c->channels || !c->hidden || !c->classes))
 		bad = "[model] channels, hidden and classes must be 1 at least";
 	else if (c->kind == TRAIN_DECODER && c->gguf == GGUF_Q8_0 && c->dim % 32)
 		bad = "[output] gguf = q8_0 stores blocks of 32: [model] dim must be a multiple";
+	else if (c->eval_every && !c->eval_batches)
+		bad = "[eval] batches must be 1 at least; every = 0 is to never evaluate";
 	else if (c->dropout >= 1 || c->ema >= 1)
 		bad = "[model] dropout and [train] ema are below 1";
 	if (bad)
@@ -202,24 +196,49 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 	return !bad;
 }
 
+static bool enter(char section[32], const char *s, size_t n, struct rlx_error *err)
+{
+	const struct key *k;
+
+	for (k = keys; k < keys + N_KEYS; k++)
+		if (strlen(k->section) == n && !memcmp(k->section, s, n)) {
+			snprintf(section, 32, "%s", k->section);
+			return true;
+		}
+	rlx_fail(err, RLX_ENOENT, "there is no section [%.*s]; rlx train --keys lists them", (int)n,
+		 s);
+	return false;
+}
+
+static void take_line(struct train_config *c, char section[32], char *line, struct rlx_error *err)
+{
+	char *s = trimmed(line);
+	size_t n = strlen(s);
+
+	if (!n || *s == '#' || *s == ';')
+		return;
+	if (*s == '[' && s[n - 1] == ']')
+		enter(section, s + 1, n - 2, err);
+	else
+		set(c, section, s, err);
+}
+
 static bool read_lines(struct train_config *c, const char *path, FILE *f, struct rlx_error *err)
 {
-	char line[1024], section[32] = "", *s, *end;
+	char line[1024], section[32] = "";
 	struct rlx_error e = { 0 };
 	unsigned int n = 0;
+	size_t len;
 
 	while (!e.status && fgets(line, sizeof(line), f)) {
 		n++;
-		s = trimmed(line);
-		end = s + strlen(s);
-		if (!*s || *s == '#' || *s == ';')
-			continue;
-		if (end == line + sizeof(line) - 1)
+		len = strlen(line);
+		if (feof(f) || (len && line[len - 1] == '\n'))
+			take_line(c, section, line, &e);
+		else if (len == sizeof(line) - 1)
 			rlx_fail(&e, RLX_EPARSE, "the line has over %zu bytes", sizeof(line) - 2);
-		else if (*s == '[' && end[-1] == ']' && end - s < 32)
-			snprintf(section, sizeof(section), "%.*s", (int)(end - s - 2), s + 1);
 		else
-			set(c, section, s, &e);
+			rlx_fail(&e, RLX_EPARSE, "a byte of 0: this is no text");
 	}
 	if (e.status)
 		rlx_fail(err, e.status, "%s:%u: %s", path, n, e.text);
@@ -295,22 +314,32 @@ bool train_config_device(struct train_config *c, const char *name, struct rlx_er
 	return true;
 }
 
+/* The default word, then all that there are. */
+static void print_words(FILE *f, const struct key *k)
+{
+	const char *s = k->words;
+	int i;
+
+	for (i = (int)k->def; i && s; i--)
+		s = strchr(s, '|') + 1;
+	fprintf(f, "  %s = %.*s    %s%s%s\n", k->name, (int)strcspn(s, "|"), s, k->words,
+		*k->help ? ": " : "", k->help);
+}
+
 void train_config_print(FILE *f)
 {
 	const char *section = "";
 	const struct key *k;
-	char what[80];
 
 	for (k = keys; k < keys + N_KEYS; k++) {
 		if (strcmp(section, k->section))
 			fprintf(f, "  [%s]\n", k->section);
 		section = k->section;
 		if (k->kind == K_WORD)
-			snprintf(what, sizeof(what), "%s", k->words);
+			print_words(f, k);
 		else if (k->kind == K_STR)
-			snprintf(what, sizeof(what), "TEXT");
+			fprintf(f, "  %s = TEXT    %s\n", k->name, k->help);
 		else
-			snprintf(what, sizeof(what), "%g", k->def);
-		fprintf(f, "  %s = %s%s%s\n", k->name, what, *k->help ? "    " : "", k->help);
+			fprintf(f, "  %s = %g    %s\n", k->name, k->def, k->help);
 	}
 }
