@@ -81,6 +81,24 @@ TEST(help)
 	ENDS(RLX("help", "xyz"), 2, err, "no command 'xyz'");
 }
 
+/* What fails names where. */
+TEST(no_server)
+{
+	char key[400];
+
+	cli_begin();
+	ENDS(RLX("load", "--to", "127.0.0.1:1"), 3, err, "127.0.0.1:1: connection 1: ");
+	ENDS(RLX("load", "--to", "unix:none"), 3, err, "unix:none: connection 1: ");
+	ENDS(RLX("load", "--path", "/x HTTP/1.0\r\nA: b"), 2, err, "--path begins with /");
+	memset(key, 'k', sizeof(key));
+	key[sizeof(key) - 1] = 0;
+	cli_write("long", key);
+	cli_write("blank", "\nkey\n");
+	ENDS(RLX("top", "--key-file", "long"), 3, err, "long: no key of 1 to 254 bytes");
+	ENDS(RLX("top", "--key-file", "blank"), 3, err, "blank: no key of 1 to 254 bytes");
+	ENDS(RLX("top", "--key-file", "/dev/zero"), 3, err, "/dev/zero: no key of 1 to 254");
+}
+
 /* Each tells what 1 means of it, once, or that it never ends so. */
 TEST(help_tells_exit_statuses)
 {
@@ -489,6 +507,10 @@ TEST(dump_images_and_reports)
 	cli_read("g.svg", s->out, sizeof(s->out));
 	CHECK(!strncmp(s->out, "<svg ", 5) && strstr(s->out, ">x</text>") &&
 	      strstr(s->out, "</svg>\n"));
+	ENDS(RLX("dump", "relu.rlx", "--pass", "nope", "--output", "g.svg"), 2, err, "'nope'");
+	CHECK(cli_read("g.svg", s->err, sizeof(s->err)) && !strncmp(s->err, "<svg ", 5));
+	ENDS(RLX("dump", "relu.rlx", "--output", "no/such"), 3, err, "no/such");
+	ENDS(RLX("dump", "relu.rlx", "--output", "."), 3, err, "not a regular file");
 	ENDS(RLX("dump", "relu.rlx", "--plan", "svg"), 0, out, "<svg");
 	ENDS(RLX("dump", "relu.rlx", "--plan", "text"), 0, out, "steps");
 	ENDS(RLX("dump", "relu.rlx", "--report"), 0, out, "native");

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/formats/file.h"
 #include "rlx/graph.h"
 #include "tools/rlx/subject.h"
 
@@ -126,22 +127,31 @@ static int check(const struct dump_args *a)
 	return TOOL_OK;
 }
 
-static int open_output(struct dump *d)
+/* What was in the file before stays until all of the new is there. */
+static int open_output(struct dump *d, struct rlx_file_writer *w)
 {
+	struct rlx_error err = { 0 };
+
 	if (!d->a->output)
 		return TOOL_OK;
-	d->f = fopen(d->a->output, "we");
-	return d->f ? TOOL_OK :
-	       tool_fail("dump", TOOL_FAILED, "%s: %s", d->a->output, strerror(errno));
+	if (rlx_file_write_begin(w, d->a->output, &err))
+		return tool_fail("dump", TOOL_FAILED, "%s", err.text);
+	d->f = w->f;
+	return TOOL_OK;
 }
 
-static int close_output(struct dump *d, int rc)
+static int close_output(struct dump *d, struct rlx_file_writer *w, int rc)
 {
 	bool bad = fflush(d->f) || ferror(d->f);
+	const char *what = d->a->output ? d->a->output : "standard output";
+	struct rlx_error err = { 0 };
 
-	if (d->f != stdout)
-		bad = fclose(d->f) || bad;
-	return bad && !rc ? tool_fail("dump", TOOL_FAILED, "cannot write the output") : rc;
+	if (bad && !rc)
+		rc = tool_fail("dump", TOOL_FAILED, "cannot write to %s: %s", what,
+			       strerror(errno));
+	if (d->a->output && rlx_file_write_end(w, rc ? RLX_EIO : RLX_OK, &err) && !rc)
+		rc = tool_fail("dump", TOOL_FAILED, "%s", err.text);
+	return rc;
 }
 
 int cmd_dump(int argc, char **argv)
@@ -171,6 +181,7 @@ int cmd_dump(int argc, char **argv)
 	};
 	struct dump d = { .a = &a, .f = stdout };
 	struct subject s = { .cmd = "dump" };
+	struct rlx_file_writer w;
 	int rc;
 
 	if (!args_parse(&args, argc, argv, &rc))
@@ -178,9 +189,9 @@ int cmd_dump(int argc, char **argv)
 	rc = check(&a);
 	rc = rc ? rc : subject_open(&s, "dump", rest.v[0]);
 	rc = rc ? rc : subject_inputs(&s, &a.m);
-	rc = rc ? rc : open_output(&d);
+	rc = rc ? rc : open_output(&d, &w);
 	if (!rc)
-		rc = close_output(&d, dump(&d, &s));
+		rc = close_output(&d, &w, dump(&d, &s));
 out_free:
 	subject_close(&s);
 	subject_args_free(&a.m);

@@ -176,6 +176,9 @@ static int check(const struct load_args *a, struct load_plan *p)
 				 "--rate, --seconds or --warm-up is out of range");
 	if (a->body && a->data)
 		return tool_fail("load", TOOL_USAGE, "--body and --data exclude each other");
+	if (*a->path != '/' || strpbrk(a->path, " \t\r\n"))
+		return tool_fail("load", TOOL_USAGE, "--path begins with / and has no blanks or "
+				 "ends of lines");
 	if (a->raw && !a->body && !a->data)
 		return tool_fail("load", TOOL_USAGE, "--raw needs --body or --data");
 	for (i = 0; i < a->header.n; i++)
@@ -243,7 +246,8 @@ int cmd_load(int argc, char **argv)
 		rc = check(&a, &p);
 		rc = rc || p.channel ? rc : make_request(&a, &p, &request);
 		if (!rc && (p.channel ? load_run_channel : load_run)(&p, r, &err))
-			rc = tool_fail("load", TOOL_FAILED, "%s", err.text);
+			rc = tool_fail("load", TOOL_FAILED, "%s%s%s", p.channel ? "" : a.to,
+				       p.channel ? "" : ": ", err.text);
 		rc = rc ? rc : report(&a, r);
 	}
 	load_tls_close(p.tls);

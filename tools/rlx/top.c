@@ -135,17 +135,17 @@ static bool print(const struct top_args *a, const struct scrape *x, const struct
 	return !fflush(stdout) && ok;
 }
 
-/* The first line of a file, without its end. */
+/* The first line of a file, without its end; false if it is empty or has no room. */
 static bool read_key(const char *path, char *out, size_t max)
 {
 	FILE *f = fopen(path, "re");
-	bool ok = f && fgets(out, (int)max, f);
+	bool ok = f && fgets(out, (int)max, f) && (strlen(out) < max - 1 || feof(f));
 
 	if (f)
 		fclose(f);
 	if (ok)
 		out[strcspn(out, "\r\n")] = 0;
-	return ok;
+	return ok && *out;
 }
 
 static int watch(const struct top_args *a)
@@ -162,7 +162,8 @@ static int watch(const struct top_args *a)
 	if (!address_parse(a->to, &to, &n))
 		return tool_fail("top", TOOL_USAGE, "--to wants ADDRESS:PORT or unix:/PATH");
 	if (a->key_file && !read_key(a->key_file, key, sizeof(key)))
-		return tool_fail("top", TOOL_FAILED, "%s: no key can be read there", a->key_file);
+		return tool_fail("top", TOOL_FAILED, "%s: no key of 1 to %zu bytes can be "
+				 "read there", a->key_file, sizeof(key) - 2);
 	/* One reading more than is shown: rates need two. */
 	for (i = 0; !rc && (!a->count || i <= a->count); i++) {
 		if (i)
