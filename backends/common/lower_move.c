@@ -368,14 +368,29 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 			      (double)rlx_type_bytes(rlx_lower_out(lo, 0)), 0);
 }
 
+/*
+ * Sums of 16 bits stop to grow where an update is below half a unit of theirs: bf16 ones at 256.
+ * Where steps are widened to f32 that is done, so that they are rounded once; elsewhere kernels
+ * round after each update.
+ */
+static bool rounds_each(const struct rlx_lower *lo, enum rlx_dtype dt, int reduction)
+{
+	return !lo->ops->has_16bit && rlx_dtype_is_float(dt) &&
+	       rlx_dtype_size(dt) < sizeof(float) &&
+	       (reduction == RLX_SCATTER_ADD || reduction == RLX_SCATTER_MUL);
+}
+
 enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
 	struct rlx_k_scatter_elements *a;
 	int64_t n = rlx_type_count(idx);
-	enum rlx_status st = rlx_lower_copy(lo);
+	enum rlx_status st;
 
+	if (rounds_each(lo, x->dtype, s->reduction))
+		return rlx_lower_unsupported(lo, "its updates are joined in f32");
+	st = rlx_lower_copy(lo);
 	if (st || !n)
 		return st;
 	a = rlx_lower_args(lo, sizeof(*a));
@@ -404,6 +419,8 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	enum rlx_status st;
 	uint32_t i;
 
+	if (rounds_each(lo, x->dtype, s->reduction))
+		return rlx_lower_unsupported(lo, "its updates are joined in f32");
 	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(rlx_lower_in(lo, 2)))
 		return st;

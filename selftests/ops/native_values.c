@@ -330,6 +330,28 @@ static void scatter_bool(struct rig *r, uint64_t *seed)
 
 TEST(scatter_of_bool) { CHECK_EQ(agree(scatter_bool, 0), ROUNDS); }
 
+/* Many updates of few places, whose sums an update at a time would not grow in 16 bits. */
+static void scatter_many(struct rig *r, uint64_t *seed)
+{
+	enum rlx_dtype dt = PICK(((enum rlx_dtype[]){ RLX_F16, RLX_BF16 }), seed);
+	int64_t n = pick(seed, 0, 3000), places = pick(seed, 1, 3), inner = pick(seed, 1, 70);
+	rlx_value x = rig_random(r, rlx_type(dt, places, inner), 0, 1);
+	rlx_value u = rig_random(r, rlx_type(dt, n, inner), 0, 1), i;
+
+	if (pick(seed, 0, 1)) {
+		i = rig_random(r, rlx_type(RLX_I64, n, inner), 0, (double)places - 1);
+		rig_output(r, rlx_emit(r->g, scatter_elements, .x = x, .indices = i,
+				       .updates = u, .axis = 0, .reduction = RLX_SCATTER_ADD));
+		return;
+	}
+	i = rig_random(r, rlx_type(RLX_I64, n, 1), 0, (double)places - 1);
+	rig_output(r, rlx_emit(r->g, scatter_nd, .x = x, .indices = i, .updates = u,
+			       .reduction = RLX_SCATTER_ADD));
+}
+
+/* A rounding of bf16 apart, at most. */
+TEST(scatter_of_many_16bit_updates) { CHECK_EQ(agree(scatter_many, 0x1p-7), ROUNDS); }
+
 static const enum rlx_dtype all[] = {
 	RLX_F64, RLX_F32, RLX_F16, RLX_BF16, RLX_F8E4M3, RLX_F8E5M2, RLX_I64, RLX_U64, RLX_I32,
 	RLX_U32, RLX_I16, RLX_U16, RLX_I8, RLX_U8, RLX_BOOL, RLX_C64,
