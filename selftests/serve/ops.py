@@ -613,9 +613,10 @@ def rlx_load():
     with socket.socket() as nobody:     # a port that is taken, but not to listen
         nobody.bind(("127.0.0.1", 0))
         assert rlx("load", "--to", "127.0.0.1:%d" % nobody.getsockname()[1]).returncode == 3
-    for args in (["--to", "x"], ["--rate", "-1"], ["--connections", "0"], ["--raw"],
-                 ["--header", "x"]):
-        assert rlx("load", *args).returncode == 2, args
+    for args in (["--to", "x"], ["--rate", "-1"], ["--rate", "1e8"], ["--seconds", "0"],
+                 ["--warm-up", "4000"], ["--connections", "0"], ["--raw"], ["--header", "x"]):
+        r = rlx("load", *args)
+        assert r.returncode == 2 and args[0] in r.stderr, (args, r.stderr)
 
 
 @test

@@ -170,10 +170,12 @@ static int check(const struct load_args *a, struct load_plan *p)
 
 	if (!a->connections || a->connections > 10000)
 		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");
-	if (a->rate < 0 || a->rate > 1e7 || !(a->seconds > 0) || a->seconds > 86400 ||
-	    a->warm_up < 0 || a->warm_up > 3600)
-		return tool_fail("load", TOOL_USAGE,
-				 "--rate, --seconds or --warm-up is out of range");
+	if (!(a->rate >= 0 && a->rate <= 1e7))
+		return tool_fail("load", TOOL_USAGE, "--rate must be 0 to 10000000 a second");
+	if (!(a->seconds > 0 && a->seconds <= 86400))
+		return tool_fail("load", TOOL_USAGE, "--seconds must be above 0, to 86400");
+	if (!(a->warm_up >= 0 && a->warm_up <= 3600))
+		return tool_fail("load", TOOL_USAGE, "--warm-up must be 0 to 3600 seconds");
 	if (a->body && a->data)
 		return tool_fail("load", TOOL_USAGE, "--body and --data exclude each other");
 	if (*a->path != '/' || strpbrk(a->path, " \t\r\n"))
@@ -229,9 +231,10 @@ int cmd_load(int argc, char **argv)
 		"load", "[--to ADDRESS] --data TEXT [OPTION ...]",
 		"Asks a server again and again, and tells how long replies took. With --rate\n"
 		"requests begin by the clock, and a reply's time counts from when its request\n"
-		"was due: what a stall held up shows. Failed is a request with another\n"
-		"status than 200, with --same another body, on a connection that broke, or\n"
-		"that was never begun.",
+		"was due: what a stall held up shows. Those for which no connection was free in\n"
+		"time begin up to ten seconds late. Failed is a request with another status\n"
+		"than 200, with --same another body, on a connection that broke, or that was\n"
+		"never begun.",
 		arg, N_ELEM(arg), .mismatch = "a request failed or none was answered",
 	};
 	struct load_result *r = rlx_calloc(1, sizeof(*r));

@@ -226,7 +226,7 @@ static int64_t begin_due(struct run *u)
 	for (;;) {
 		due = load_clock_due(&u->clock, now);
 		s = u->idle;
-		if (due > now || due >= u->clock.end || !s || u->gone)
+		if (due > now || !s || u->gone)
 			return due;
 		/* There is room for all slots: what is refused now will be for ever. */
 		u->gone = rlx_channel_submit(u->ch, &s->rq, 1, NULL) != 1;
@@ -253,16 +253,16 @@ static void sleep_until(int64_t ns)
 
 static void loop(struct run *u)
 {
-	int64_t give_up = u->clock.end + 10000000000, next, until, now;
+	int64_t next, until, now;
 	struct rlx_reply reply[REAP];
 	int i, n;
 
 	for (;;) {
 		next = begin_due(u);
 		now = (int64_t)rlx_now();
-		if (((now >= u->clock.end || u->gone) && !u->busy) || now > give_up)
+		if ((u->gone && !u->busy) || load_clock_over(&u->clock, now, u->busy))
 			break;
-		until = u->idle && next < u->clock.end && !u->gone ? next : now + 100000000;
+		until = u->idle && next != INT64_MAX && !u->gone ? next : now + 100000000;
 		n = 0;
 		if (u->busy)
 			n = rlx_channel_wait(u->ch, reply, 1, REAP, (uint64_t)until);

@@ -56,7 +56,14 @@ void load_clock_start(struct load_clock *c, const struct load_plan *p)
 
 int64_t load_clock_due(const struct load_clock *c, int64_t now)
 {
-	return c->rate > 0 ? c->begin + (int64_t)((double)c->n * 1e9 / c->rate) : now;
+	int64_t due = c->rate > 0 ? c->begin + (int64_t)((double)c->n * 1e9 / c->rate) : now;
+
+	return due >= c->end || now > c->end + LOAD_GRACE_NS ? INT64_MAX : due;
+}
+
+bool load_clock_over(const struct load_clock *c, int64_t now, unsigned int busy)
+{
+	return (now >= c->end && !busy) || now > c->end + 2 * LOAD_GRACE_NS;
 }
 
 void load_clock_end(const struct load_clock *c, struct load_result *r)
@@ -278,7 +285,7 @@ static int64_t begin_due(struct run *u)
 
 	for (;;) {
 		due = load_clock_due(&u->clock, now);
-		if (due > now || due >= u->clock.end || !u->idle)
+		if (due > now || !u->idle)
 			return due;
 		u->clock.n++;
 		start(u, due, now);
@@ -291,16 +298,16 @@ static void loop(struct run *u)
 {
 	struct epoll_event ev[EVENTS];
 	struct timespec ts;
-	int64_t next, now, wait, give_up = u->clock.end + 10000000000;
+	int64_t next, now, wait;
 	int i, n;
 
 	for (;;) {
 		next = begin_due(u);
 		now = clock_ns();
-		if ((now >= u->clock.end && !u->busy) || now > give_up)
+		if (load_clock_over(&u->clock, now, u->busy))
 			break;
-		wait = u->idle && next < u->clock.end ? next - now : 100000000;
-		wait = wait < 0 ? 0 : wait > 100000000 ? 100000000 : wait;
+		wait = !u->idle || next - now > 100000000 ? 100000000 : next - now;
+		wait = wait < 0 ? 0 : wait;
 		ts = (struct timespec){ 0, wait };
 		n = epoll_pwait2(u->ep, ev, EVENTS, &ts, NULL);
 		for (i = 0; i < n; i++) {

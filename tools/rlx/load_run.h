@@ -17,6 +17,8 @@
 #include "tools/rlx/hist.h"
 #include "tools/rlx/load_tls.h"
 
+#define LOAD_GRACE_NS	10000000000
+
 struct load_plan {
 	struct sockaddr_storage	 to;
 	socklen_t		 to_len;
@@ -52,8 +54,13 @@ struct load_result {
 };
 
 void load_clock_start(struct load_clock *c, const struct load_plan *p);
-/* When the next request is due; @now if no rate is wished. */
+/*
+ * When the next request is due; @now if no rate is wished. What was due in time and
+ * waits for a connection is begun until LOAD_GRACE_NS after the end, then never.
+ */
 int64_t load_clock_due(const struct load_clock *c, int64_t now);
+/* Is the run over, with @busy requests that are not answered? They get LOAD_GRACE_NS, too. */
+bool load_clock_over(const struct load_clock *c, int64_t now, unsigned int busy);
 /* How long it took, and what was due within the time and never begun. */
 void load_clock_end(const struct load_clock *c, struct load_result *r);
 
