@@ -370,13 +370,12 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 
 /*
  * Sums of 16 bits stop to grow where an update is below half a unit of theirs: bf16 ones at 256.
- * Where steps are widened to f32 that is done, so that they are rounded once; elsewhere kernels
- * round after each update.
+ * Kernels round after each update, so these steps are widened to f32 (RLX_T_JOINS), and rounded
+ * once.
  */
-static bool rounds_each(const struct rlx_lower *lo, enum rlx_dtype dt, int reduction)
+static bool rounds_each(enum rlx_dtype dt, int reduction)
 {
-	return !lo->ops->has_16bit && rlx_dtype_is_float(dt) &&
-	       rlx_dtype_size(dt) < sizeof(float) &&
+	return rlx_dtype_is_float(dt) && rlx_dtype_size(dt) < sizeof(float) &&
 	       (reduction == RLX_SCATTER_ADD || reduction == RLX_SCATTER_MUL);
 }
 
@@ -388,7 +387,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	int64_t n = rlx_type_count(idx);
 	enum rlx_status st;
 
-	if (rounds_each(lo, x->dtype, s->reduction))
+	if (rounds_each(x->dtype, s->reduction))
 		return rlx_lower_unsupported(lo, "its updates are joined in f32");
 	st = rlx_lower_copy(lo);
 	if (st || !n)
@@ -419,7 +418,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	enum rlx_status st;
 	uint32_t i;
 
-	if (rounds_each(lo, x->dtype, s->reduction))
+	if (rounds_each(x->dtype, s->reduction))
 		return rlx_lower_unsupported(lo, "its updates are joined in f32");
 	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(rlx_lower_in(lo, 2)))

@@ -226,6 +226,7 @@ static void target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = true;
 	t->f16 = true;
 	t->mma16 = true;
+	t->widen_aside = true;
 	/* those of a CPU: nobody has measured others */
 	t->repeats = (struct rlx_repeats){
 		.few = 1024, .row = 128, .run = 16, .large = 8 << 20, .piece = 512, .whole = 16 };

@@ -288,8 +288,10 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 	if ((choose(&a, RLX_F32, VECTORS, to) && is_native_as(&a, to)) ||
 	    (choose(&a, RLX_F32, ASIDE, to) && is_native_as(&a, to)))
 		return RLX_LEGAL_WIDENED;
-	if (target->widen && ((choose(&a, RLX_F32, ALL, to) && is_native_as(&a, to)) ||
-			      (choose(&a, RLX_F64, ALL, to) && is_native_as(&a, to)) ||
+	if ((target->widen || n->def->traits & RLX_T_JOINS) &&
+	    choose(&a, RLX_F32, ALL, to) && is_native_as(&a, to))
+		return RLX_LEGAL_WIDENED;
+	if (target->widen && ((choose(&a, RLX_F64, ALL, to) && is_native_as(&a, to)) ||
 			      (choose_integers(&a, to) && is_native_as(&a, to))))
 		return RLX_LEGAL_WIDENED;
 	return RLX_LEGAL_NONE;

@@ -418,6 +418,40 @@ EVERYWHERE(layer_norm_of_equal_values)
 	}
 }
 
+/*
+ * Updates that meet are joined in f32 and rounded once, as the gradient of an embedding wants: sums
+ * that are rounded after each would stop to grow at 256 in bf16.
+ */
+EVERYWHERE(scatter_of_many_16bit_updates)
+{
+	static const struct { enum rlx_scatter_reduction how; double with, want, tol; } joins[] = {
+		{ RLX_SCATTER_ADD, 1, 4098, 0x1p-8 },
+		{ RLX_SCATTER_MUL, 1 + 0x1p-7, 3.293, 0x1p-8 },
+	};
+	enum { ONES = 4096, FACTORS = 64 };
+	unsigned int i, k, to, n;
+	rlx_value x, u, at;
+	enum rlx_dtype dt;
+
+	for (i = 0; i < 8; i++) {
+		dt = i & 1 ? RLX_BF16 : RLX_F16;
+		k = i >> 1 & 1;
+		n = k ? FACTORS : ONES;
+		u = rig_random(r, rlx_type(dt, n, 1), joins[k].with, joins[k].with);
+		x = rig_random(r, rlx_type(dt, 3, 1), 2, 2);
+		at = rig_random(r, rlx_type(RLX_I32, n, 1), 1, 1);
+		rig_output(r, i & 4 ?
+			   rlx_emit(r->g, scatter_nd, .x = x, .indices = at, .updates = u,
+				    .reduction = (int)joins[k].how) :
+			   rlx_emit(r->g, scatter_elements, .x = x, .indices = at, .updates = u,
+				    .axis = 0, .reduction = (int)joins[k].how));
+		rig_run(r);
+		for (to = 0; to < 3; to++)
+			rig_want(r, 0, to, to == 1 ? joins[k].want : 2, joins[k].tol);
+		rig_reset(r);
+	}
+}
+
 /* Slices of nothing are nothing, whichever the condition keeps. */
 EVERYWHERE(compress_of_nothing)
 {

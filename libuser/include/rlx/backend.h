@@ -38,7 +38,8 @@ struct rlx_repeats {
  * @bf16, @f16: GEMMs in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
- * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing
+ * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing,
+ *	  and what joins many elements in one
  */
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen, widen_aside;
