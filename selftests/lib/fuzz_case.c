@@ -272,6 +272,41 @@ static rlx_value largest_times(struct rlx_graph *g, rlx_value x, rlx_value by)
 }
 
 /*
+ * Matrices @v off by what factoring them leaves: a stable algorithm's result is that of a matrix
+ * which is off by p(n) eps of the norm, not by a rounding of each element (LAPACK Users' Guide,
+ * 4.1.1), of f32's eps. The noise of elements has a norm of 4 sqrt(n / 3) eps of the matrix'.
+ */
+static rlx_value noisy_by_norm(struct rlx_graph *g, rlx_value v, double noise, uint64_t *seed)
+{
+	const struct rlx_type *of = rlx_type_of(g, v), one = { .dtype = RLX_F64 };
+	double inf = INFINITY, zero = 0, *by;
+	enum rlx_dtype dt = of ? of->dtype : RLX_NODTYPE;
+	struct rlx_type t;
+	rlx_value x, norm;
+	int64_t i;
+
+	if (!rlx_dtype_is_float(dt) || noise == 0 || of->rank < 2 || !rlx_type_count(of))
+		return v;
+	t = *of;
+	t.dtype = RLX_F64;
+	by = malloc((size_t)rlx_type_count(&t) * sizeof(*by));
+	CHECK(by);
+	for (i = 0; i < rlx_type_count(&t); i++)
+		by[i] = 4 * fmin(noise, 0x1p-23) / sqrt((double)t.dim[t.rank - 1]) *
+			rlx_test_uniform(seed, -1, 1);
+	x = rlx_emit(g, cast, .x = v, .to = RLX_F64);
+	norm = rlx_emit(g, where, .a = x, .b = rlx_constant(g, one, &zero),
+			.cond = rlx_emit(g, lt, .a = rlx_emit(g, abs, .x = x),
+					 .b = rlx_constant(g, one, &inf)));
+	norm = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = norm, .b = norm),
+			.kind = RLX_REDUCE_SUM, .axes = RLX_INTS(-2, -1), .keep_dims = true);
+	norm = rlx_emit(g, mul, .a = rlx_emit(g, sqrt, .x = norm), .b = rlx_constant(g, t, by));
+	x = rlx_emit(g, add, .a = x, .b = norm);
+	free(by);
+	return rlx_emit(g, cast, .x = x, .to = dt);
+}
+
+/*
  * @v times something near 1, another number for each element; where @node mixes what it is
  * given, the largest times something near 0 is added. Floats that stay as they are (made of c64,
  * or told by an attribute) are off as well, or a step behind them looks exact.
@@ -331,6 +366,8 @@ struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum 
 				      rlx_out(g, node[by], (unsigned int)(r - FUZZ_LEAVES) %
 							   FUZZ_OUT), noise, &seed);
 		}
+		if (c->node[i].def->traits & RLX_T_FACTORS)
+			in[0] = noisy_by_norm(g, in[0], noise, &seed);
 		node[i] = emit_node(g, &c->node[i], in, from);
 	}
 	name_outputs(g, c, node);
