@@ -61,25 +61,28 @@ struct rlx_k_resize {
 	bool		nearest;
 };
 
-/*
- * Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block); and of
- * resize_f32 by two taps 320 for each sixteen outputs.
- */
+/* Bytes of lanes and weights for the outputs of axis 2 by two taps, a vector of them each. */
+static inline size_t rlx_resize_near_bytes(const struct rlx_k_resize_axis *l, size_t lanes)
+{
+	return l->taps == 2 ? (l->out + lanes - 1) / lanes * 320 : 0;
+}
+
+/* Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block), and those. */
 static inline size_t rlx_resize_scratch(const struct rlx_k_resize *a,
 					size_t lanes)
 {
 	const struct rlx_k_resize_axis *l = &a->axis[2];
 
-	return l->in * lanes * sizeof(float) +
-	       (lanes == 1 && l->taps == 2 ? (l->out + 15) / 16 * 320 : 0);
+	return l->in * lanes * sizeof(float) + (lanes == 1 ? rlx_resize_near_bytes(l, 16) : 0);
 }
 
 #define RLX_RESIZE_ROWS	4	/* input rows that resize_wide keeps as doubles */
 
-/* Bytes: these and two sums of rows. */
+/* Bytes: these, two sums of rows, and what vectors of doubles are made from. */
 static inline size_t rlx_resize_wide_scratch(const struct rlx_k_resize *a)
 {
-	return (RLX_RESIZE_ROWS + 2) * a->axis[2].in * sizeof(double);
+	return (RLX_RESIZE_ROWS + 2) * a->axis[2].in * sizeof(double) +
+	       rlx_resize_near_bytes(&a->axis[2], 8);
 }
 
 #endif

@@ -12,6 +12,18 @@
 
 rlx_k_fn RLX_K(resize_wide);
 
+#define C	RLX_VLD
+
+/* So many outputs of axis 2 by two taps, whose inputs two vectors hold. */
+struct near {
+	vl	at[2];		/* lanes of them */
+	vd	w[2];
+	size_t	from;		/* the input that they begin with; FAR: they lie further apart */
+	size_t	pad[C - 1];
+};
+
+#define FAR	SIZE_MAX
+
 struct run {
 	const struct rlx_k_resize	*a;
 	rlx_convert_fn			*load, *store;
@@ -20,6 +32,7 @@ struct run {
 	double				*rows;		/* as doubles, input row i at place i % RLX_RESIZE_ROWS */
 	const char			*held[RLX_RESIZE_ROWS];	/* of which each is */
 	bool				partial;	/* outputs of axis 2 lie outside */
+	const struct near		*near;		/* of axis 2, or NULL */
 };
 
 static ptrdiff_t tap_index(const struct rlx_k_resize_axis *a, size_t o, size_t t)
@@ -120,7 +133,72 @@ static void sum_some(const struct rlx_k_resize_axis *a, double *restrict v, cons
 			v[i] += w[t] * x[at[t]];
 }
 
-/* The same where some may lie outside. */
+#if RLX_VB > 16
+/* Output @o and those behind it. */
+static void near_fill(const struct rlx_k_resize_axis *a, size_t o, struct near *t)
+{
+	const size_t n = a->out - o < C ? a->out - o : C;
+	const int32_t *at = a->index + 2 * o;
+	int32_t lo = at[0], hi = at[0];
+
+	for (size_t i = 0; i < 2 * n; i++) {
+		lo = at[i] < lo ? at[i] : lo;
+		hi = at[i] > hi ? at[i] : hi;
+	}
+	*t = (struct near){ .from = hi - lo < 2 * (int32_t)C ? (size_t)lo : FAR };
+	for (size_t i = 0; i < n && t->from != FAR; i++)
+		for (size_t j = 0; j < 2; j++) {
+			t->at[j][i] = at[2 * i + j] - lo;
+			t->w[j][i] = a->wide[2 * (o + i) + j];
+		}
+}
+
+/* Of axis 2 at @to, or NULL; @rows that are few are not worth that. */
+static const struct near *near_all(const struct rlx_k_resize_axis *a, size_t rows, void *to)
+{
+	struct near *t = to;
+
+	if (!a->wide || a->taps != 2 || rows < 8)
+		return NULL;
+	for (size_t o = 0; o < a->out; o += C)
+		near_fill(a, o, t++);
+	return to;
+}
+
+/* sum_some() of two taps from output @o, which begins a vector: the same sums, in its order. */
+static void sum_near(const struct run *r, double *v, const double *x, size_t o, size_t n)
+{
+	const struct rlx_k_resize_axis *a = &r->a->axis[2];
+	const struct near *t = r->near + o / C;
+
+	for (size_t i = 0; i < n; i += C, t++) {
+		if (t->from == FAR) {
+			sum_some(a, v + i, x, o + i, n - i < C ? n - i : C);
+			continue;
+		}
+
+		const double *from = x + t->from;
+		const size_t left = a->in - t->from;
+		const vd lo = left >= C ? vd_loadu(from) : vd_loadn(from, left);
+		const vd hi = left >= 2 * C ? vd_loadu(from + C) :
+			      vd_loadn(from + C, left > C ? left - C : 0);
+
+		vd_storeu(v + i, 0.0 + t->w[0] * vd_permute2(lo, hi, t->at[0]) +
+				 t->w[1] * vd_permute2(lo, hi, t->at[1]));
+	}
+}
+#else
+static const struct near *near_all(const struct rlx_k_resize_axis *a, size_t rows, void *to)
+{
+	return NULL;
+}
+
+static void sum_near(const struct run *r, double *v, const double *x, size_t o, size_t n)
+{
+}
+#endif
+
+/* sum_some() where some may lie outside. */
 static void sum_inside(const struct rlx_k_resize_axis *a, double *v, const double *x, size_t o,
 		       size_t n)
 {
@@ -144,7 +222,10 @@ static void sum_line(const struct run *r, const double *x, char *y)
 	for (size_t o = 0; o < a->out; o += 256) {
 		size_t n = a->out - o < 256 ? a->out - o : 256;
 
-		(r->partial ? sum_inside : sum_some)(a, v, x, o, n);
+		if (r->near)
+			sum_near(r, v, x, o, n);
+		else
+			(r->partial ? sum_inside : sum_some)(a, v, x, o, n);
 		r->store(y + o * r->size, v, n);
 		for (size_t i = 0; i < n && r->partial; i++)
 			if (tap_index(a, o + i, 0) < 0)
@@ -175,10 +256,13 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 		.size = rlx_k_type_size((enum rlx_dtype)a->type), .sum = scratch,
 	};
 
-	r.part = r.sum + l->in;
-	r.rows = r.part + l->in;
 	for (size_t o = 0; o < l->out && !r.partial; o++)
 		r.partial = tap_index(l, o, 0) < 0;
+	r.near = r.partial ? NULL : near_all(l, end - begin, scratch);
+	if (r.near)
+		r.sum = (double *)scratch + rlx_resize_near_bytes(l, 8) / sizeof(double);
+	r.part = r.sum + l->in;
+	r.rows = r.part + l->in;
 	for (size_t u = begin; u < end; u++) {
 		size_t o[2] = { u / q->out % p->out, u % q->out };
 		ptrdiff_t z = tap_index(p, o[0], 0), v = tap_index(q, o[1], 0);

@@ -147,6 +147,16 @@ RLX_INLINE vf vf_permute(vf x, vi at)
 	return (vf)_mm256_permutevar8x32_ps((__m256)x, (__m256i)at);
 }
 
+/* Lane i is lane at[i] of x, or from RLX_VLD on of y. */
+RLX_INLINE vd vd_permute2(vd x, vd y, vl at)
+{
+	const __m256i halves = (__m256i)((at + at) | ((at + at + 1) << 32));
+
+	return (vd)_mm256_blendv_pd(
+		(__m256d)_mm256_permutevar8x32_ps((__m256)x, halves),
+		(__m256d)_mm256_permutevar8x32_ps((__m256)y, halves), (__m256d)(at >= RLX_VLD));
+}
+
 RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 {
 	return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);

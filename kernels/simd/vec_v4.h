@@ -190,6 +190,12 @@ RLX_INLINE vf vf_permute(vf x, vi at)
 	return (vf)_mm512_permutexvar_ps((__m512i)at, (__m512)x);
 }
 
+/* Lane i is lane at[i] of x, or from RLX_VLD on of y. */
+RLX_INLINE vd vd_permute2(vd x, vd y, vl at)
+{
+	return (vd)_mm512_permutex2var_pd((__m512d)x, (__m512i)at, (__m512d)y);
+}
+
 RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 {
 	return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
