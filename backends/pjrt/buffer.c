@@ -57,20 +57,20 @@ enum rlx_status pjrt_import(const struct pjrt_plugin *p, const struct rlx_type *
 	}
 	if (st)
 		return st;
-	*out = a.buffer;
 	*in_place = reads_in_place(p, a.buffer, a.data);
-	if (*in_place) {	/* it is in use until the buffer goes */
-		pjrt_destroy(p, PJRT_EVENT_DESTROY, a.done);
-		return RLX_OK;
-	}
 	/*
-	 * Of a device that may use it in place and does not tell, the memory is left alone until
-	 * the buffer goes; else until it is copied.
+	 * What is in use in place is so until the buffer goes. Of a device that may use it so and
+	 * does not tell, the memory is left alone as long; else until it is copied.
 	 */
-	if (a.semantics != PJRT_ZERO_COPY)
-		return pjrt_await(p, a.done, "copying to the device", err);
-	pjrt_destroy(p, PJRT_EVENT_DESTROY, a.done);
-	return RLX_OK;
+	if (*in_place || a.semantics == PJRT_ZERO_COPY)
+		pjrt_destroy(p, PJRT_EVENT_DESTROY, a.done);
+	else
+		st = pjrt_await(p, a.done, "copying to the device", err);
+	if (st)		/* nobody may find it, for it holds anything */
+		pjrt_destroy(p, PJRT_BUFFER_DESTROY, a.buffer);
+	else
+		*out = a.buffer;
+	return st;
 }
 
 enum rlx_status pjrt_export(const struct pjrt_plugin *p, struct pjrt_buffer *b,

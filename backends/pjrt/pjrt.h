@@ -47,7 +47,8 @@ enum rlx_status pjrt_await(const struct pjrt_plugin *p, struct pjrt_event *event
 
 /*
  * A buffer of @t at @data, 64 bytes of it aligned, which must stay and be left alone while there
- * is one. *@in_place: the device reads it where it is; else it was copied.
+ * is one. *@in_place: the device reads it where it is; else it was copied. On failure there is
+ * none, and *@out is left as it was.
  */
 enum rlx_status pjrt_import(const struct pjrt_plugin *p, const struct rlx_type *t,
 			    const void *data, struct pjrt_buffer **out, bool *in_place,

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/pjrt/emit.h"
+#include "backends/pjrt/pjrt.h"
 #include "base/alloc.h"
 #include "rlx/device.h"
 #include "rlx/ops.h"
@@ -188,6 +188,69 @@ TEST(r057_f32_stays_f32)
 	CHECK_EQ(y, x);
 	rlx_session_free(s);
 	rlx_program_put(p);
+}
+
+static int live_buffers;
+static int object;
+
+static struct pjrt_error *works(void *args)
+{
+	(void)args;
+	return NULL;
+}
+
+static struct pjrt_error *fails(void *args)
+{
+	(void)args;
+	return (struct pjrt_error *)&object;
+}
+
+/* Not in place, and the copy is on its way. */
+static struct pjrt_error *from_host(void *args)
+{
+	struct pjrt_from_host *a = args;
+
+	if (a->semantics == PJRT_ZERO_COPY)
+		return (struct pjrt_error *)&object;
+	a->done = (struct pjrt_event *)&object;
+	a->buffer = (struct pjrt_buffer *)&object;
+	live_buffers++;
+	return NULL;
+}
+
+static struct pjrt_error *drop_buffer(void *args)
+{
+	(void)args;
+	live_buffers--;
+	return NULL;
+}
+
+/* A copy that fails on its way leaves no buffer for the next run to find. */
+TEST(an_import_that_fails_leaves_nothing)
+{
+	const struct rlx_type t = rlx_type(RLX_F32, 4);
+	static const float x[4];
+	struct pjrt_api *api = calloc(1, sizeof(*api) + PJRT_NEEDED * sizeof(api->fn[0]));
+	struct pjrt_plugin p = { .api = api, .platform = "fake" };
+	struct pjrt_buffer *b = NULL;
+	struct rlx_error err = { 0 };
+	bool in_place = true;
+	int i;
+
+	CHECK(api);
+	api->head.size = sizeof(*api) + PJRT_NEEDED * sizeof(api->fn[0]);
+	for (i = 0; i < PJRT_NEEDED; i++)
+		api->fn[i] = works;
+	api->fn[PJRT_CLIENT_BUFFER_FROM_HOST] = from_host;
+	api->fn[PJRT_BUFFER_DESTROY] = drop_buffer;
+	api->fn[PJRT_EVENT_AWAIT] = fails;
+	CHECK_EQ(pjrt_import(&p, &t, x, &b, &in_place, &err), RLX_EIO);
+	CHECKF(strstr(err.text, "copying to the device"), "%s", err.text);
+	CHECK(!b && !live_buffers);
+	api->fn[PJRT_EVENT_AWAIT] = works;
+	CHECK(!pjrt_import(&p, &t, x, &b, &in_place, &err));
+	CHECK(b && live_buffers == 1 && !in_place);
+	free(api);
 }
 
 /* What is said of an op with one result, without a plugin; freed with rlx_free() */
