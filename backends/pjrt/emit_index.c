@@ -199,16 +199,31 @@ void hlo_emit_gather_nd(struct hlo_emit *e)
 
 /* ---- scatters ---- */
 
+/* " ({ ... })": what becomes of element @is and an update */
+static void put_body(struct hlo_emit *e, enum rlx_dtype dt, int32_t reduction)
+{
+	const struct hlo is = { ++e->last, { .dtype = dt } }, by = { ++e->last, { .dtype = dt } };
+	struct hlo r = by;
+
+	hlo_put(&e->text, " ({\n  ^bb0(%%%u: ", is.id);
+	hlo_put_type(&e->text, &is.t);
+	hlo_put(&e->text, ", %%%u: ", by.id);
+	hlo_put_type(&e->text, &by.t);
+	hlo_put(&e->text, "):\n");
+	if (reduction == RLX_SCATTER_ADD || reduction == RLX_SCATTER_MUL)
+		r = hlo_2(e, reduction == RLX_SCATTER_ADD ? "add" : "multiply", is, by);
+	else if (reduction != RLX_SCATTER_NONE)
+		r = hlo_extremum(e, reduction == RLX_SCATTER_MIN, is, by);
+	hlo_put(&e->text, "    stablehlo.return %%%u : ", r.id);
+	hlo_put_type(&e->text, &r.t);
+	hlo_put(&e->text, "\n  })");
+}
+
 static struct hlo put_tuples(struct hlo_emit *e, struct hlo at, struct hlo updates,
 			     int32_t reduction)
 {
-	static const char *const op[] = {
-		[RLX_SCATTER_ADD] = "add", [RLX_SCATTER_MUL] = "multiply",
-		[RLX_SCATTER_MAX] = "maximum", [RLX_SCATTER_MIN] = "minimum",
-	};
 	struct hlo list[3] = { hlo_widen(e, e->in[0]), at, hlo_widen(e, updates) }, v;
 	const uint32_t m = (uint32_t)at.t.dim[at.t.rank - 1], r = at.t.rank - 1;
-	struct hlo_type one = { .dtype = list[0].t.dtype };
 
 	if (!hlo_count(&updates.t))
 		return e->in[0];
@@ -221,20 +236,8 @@ static struct hlo put_tuples(struct hlo_emit *e, struct hlo at, struct hlo updat
 	hlo_put(&e->text, "], scatter_dims_to_operand_dims = [");
 	put_range(e, 0, m);
 	hlo_put(&e->text, "], index_vector_dim = %u>, indices_are_sorted = false, "
-		"unique_indices = false}> ({\n  ^bb0(%%a: ", r);
-	hlo_put_type(&e->text, &one);
-	hlo_put(&e->text, ", %%b: ");
-	hlo_put_type(&e->text, &one);
-	hlo_put(&e->text, "):\n");
-	if (reduction != RLX_SCATTER_NONE) {
-		hlo_put(&e->text, "    %%r = stablehlo.%s %%a, %%b : ", op[reduction]);
-		hlo_put_type(&e->text, &one);
-		hlo_put(&e->text, "\n");
-	}
-	hlo_put(&e->text, "    stablehlo.return %%%s : ",
-		reduction == RLX_SCATTER_NONE ? "b" : "r");
-	hlo_put_type(&e->text, &one);
-	hlo_put(&e->text, "\n  })");
+		"unique_indices = false}>", r);
+	put_body(e, list[0].t.dtype, reduction);
 	hlo_put_signature(e, list, 3, &list[0].t);
 	return hlo_cast(e, v, e->type[0].dtype);
 }

@@ -123,6 +123,29 @@ static rlx_value smaller(struct rlx_graph *g, rlx_value x)
 	return rlx_emit(g, min, .a = rlx_scalar_const(g, RLX_BF16, 1), .b = x);
 }
 
+/* Each row into 3 of its columns, again and again */
+static rlx_value scattered(struct rlx_graph *g, rlx_value x, int32_t reduction)
+{
+	int64_t at[N];
+	int i;
+
+	for (i = 0; i < N; i++)
+		at[i] = i % COLS % 3;
+	return rlx_emit(g, scatter_elements, .x = x, .updates = x, .axis = 1,
+			.indices = rlx_constant(g, rlx_type(RLX_I64, ROWS, COLS), at),
+			.reduction = reduction);
+}
+
+static rlx_value scattered_max(struct rlx_graph *g, rlx_value x)
+{
+	return scattered(g, x, RLX_SCATTER_MAX);
+}
+
+static rlx_value scattered_min(struct rlx_graph *g, rlx_value x)
+{
+	return scattered(g, x, RLX_SCATTER_MIN);
+}
+
 TEST(nan_is_the_extremum)
 {
 	check_floats("max", larger, with_nan, 0);
@@ -132,6 +155,8 @@ TEST(nan_is_the_extremum)
 	check_floats("where the largest is", where_largest, with_nan, 0);
 	check_floats("where the least is", where_least, with_nan, 0);
 	check_floats("a pool", pooled, with_nan, 0);
+	check_floats("a scatter by max", scattered_max, with_nan, 0);
+	check_floats("a scatter by min", scattered_min, with_nan, 0);
 }
 
 TEST_MAIN()
