@@ -2,9 +2,7 @@
 /* Ops that move elements, or make them of their positions. */
 #include "backends/pjrt/emit.h"
 #include "base/shape.h"
-#include "ops/pad_axis.h"
 #include "ops/slice_axis.h"
-#include "base/alloc.h"
 
 void hlo_emit_transpose(struct hlo_emit *e)
 {
@@ -52,22 +50,24 @@ void hlo_emit_slice(struct hlo_emit *e)
 	e->out[0] = hlo_slice(e, hlo_reverse(e, e->in[0], back), start, step, n);
 }
 
-/* Each axis by a table of what stands where: modes that repeat elements */
-static struct hlo repeated(struct hlo_emit *e, struct hlo x, uint32_t axis, int32_t mode,
-			   int64_t low)
+/*
+ * Which element of an axis of @d each of @n positions shows, by the rule of op_pad_from(): by
+ * arithmetic, for a table would be text, more than 2 GiB of it for a long axis.
+ */
+static struct hlo sources(struct hlo_emit *e, int64_t n, int64_t d, int32_t mode, int64_t low)
 {
-	int64_t n = e->type[0].dim[axis], i;
-	int64_t *from = rlx_malloc((size_t)n * sizeof(*from) + 1);
+	const struct hlo_type t = { RLX_I64, 1, { n } };
+	const int64_t period = mode == RLX_PAD_WRAP || d == 1 ? d : 2 * (d - 1);
+	struct hlo zero = hlo_integer(e, &t, 0), round = hlo_integer(e, &t, period), p;
 
-	if (!from) {
-		e->text.failed = true;
-		return x;
-	}
-	for (i = 0; i < n; i++)
-		from[i] = op_pad_from(mode, i - low, x.t.dim[axis]);
-	x = hlo_take(e, x, axis, hlo_indices(e, from, n));
-	rlx_free(from);
-	return x;
+	p = hlo_2(e, "subtract", hlo_iota(e, &t, 0), hlo_integer(e, &t, low));
+	if (mode == RLX_PAD_EDGE)
+		return hlo_2(e, "minimum", hlo_2(e, "maximum", p, zero),
+			     hlo_integer(e, &t, d - 1));
+	p = hlo_2(e, "remainder", p, round);
+	p = hlo_select(e, hlo_compare(e, "LT", p, zero), hlo_2(e, "add", p, round), p);
+	return mode == RLX_PAD_WRAP ? p :
+	       hlo_2(e, "minimum", p, hlo_2(e, "subtract", round, p));
 }
 
 void hlo_emit_pad(struct hlo_emit *e)
@@ -94,7 +94,8 @@ void hlo_emit_pad(struct hlo_emit *e)
 	}
 	for (d = 0; d < x.t.rank; d++)
 		if (low[d] || high[d])
-			x = repeated(e, x, d, a->mode, low[d]);
+			x = hlo_take(e, x, d, sources(e, e->type[0].dim[d], x.t.dim[d], a->mode,
+						      low[d]));
 	e->out[0] = x;
 }
 

@@ -287,6 +287,20 @@ TEST(text_of_a_product)
 	rlx_free(text);
 }
 
+/* Its length does not follow from that of an axis. */
+TEST(text_of_a_long_pad)
+{
+	const struct rlx_type in[1] = { rlx_type(RLX_F32, 1 << 20) };
+	struct rlx_op_pad a = { .pads = RLX_INTS(5, 7) };
+
+	for (a.mode = RLX_PAD_REFLECT; a.mode <= RLX_PAD_WRAP; a.mode++) {
+		char *text = text_of(rlx_op_pad.def, &a, in, 1, rlx_type(RLX_F32, (1 << 20) + 12));
+
+		CHECKF(strlen(text) < 4096, "mode %d: %zu bytes", a.mode, strlen(text));
+		rlx_free(text);
+	}
+}
+
 /* Numbers are read and written with a point. */
 TEST(text_with_a_decimal_comma)
 {
