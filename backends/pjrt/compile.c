@@ -102,6 +102,29 @@ static enum rlx_status add_modules(struct pjrt_code *c, uint32_t from, uint32_t 
 	return st || from == to ? st : add_module(c, from, to, false, err);
 }
 
+static enum rlx_status find_readers(struct pjrt_code *c, struct rlx_error *err)
+{
+	const struct rlx_plan *p = c->base.plan;
+	uint32_t s, k;
+
+	for (k = 0; k < 2; k++)
+		c->reader[k] = rlx_calloc(p->n_val, sizeof(*c->reader[k]));
+	if (!c->reader[0] || !c->reader[1])
+		return out_of_memory(err);
+	for (s = 0; s < p->n_step; s++)
+		for (k = 0; k < p->step[s].n_in; k++)
+			if (p->step[s].in[k])
+				c->reader[p->step[s].once][p->val[p->step[s].in[k]].root] = s + 1;
+	return RLX_OK;
+}
+
+static void drop_readers(struct pjrt_code *c)
+{
+	rlx_free(c->reader[0]);
+	rlx_free(c->reader[1]);
+	c->reader[0] = c->reader[1] = NULL;
+}
+
 static enum rlx_status add_segments(struct pjrt_code *c, struct rlx_lower *lo, uint32_t flags,
 				    struct rlx_error *err)
 {
@@ -220,7 +243,10 @@ enum rlx_status pjrt_compile(struct rlx_code *code, uint32_t flags, struct rlx_e
 		lo->code = code;
 		lo->plan = code->plan;
 		lo->err = err;
-		st = add_segments(c, lo, flags, err);
+		st = find_readers(c, err);
+		if (!st)
+			st = add_segments(c, lo, flags, err);
+		drop_readers(c);
 	}
 	if (!st)
 		st = finish(c, err);

@@ -146,31 +146,20 @@ static enum rlx_status write_step(struct writer *w, uint32_t s)
 
 /* ---- what goes out ---- */
 
-static bool is_mine(const struct pjrt_module *m, uint32_t s)
-{
-	uint32_t i;
-
-	for (i = 0; i < m->n_step && m->step[i] < s; i++)
-		;
-	return i < m->n_step && m->step[i] == s;
-}
-
-/* Does anybody else read what is in storage @root behind the module? */
+/*
+ * Does anybody else read what is in storage @root behind the module? Of the steps from its first
+ * to its last, those that run as often as it are all its own.
+ */
 static bool is_wanted(const struct writer *w, uint32_t root)
 {
 	const struct rlx_plan *p = w->p;
-	uint32_t s, k;
+	const uint32_t first = w->m->step[0], last = w->m->step[w->m->n_step - 1];
+	const bool once = p->step[first].once;
 
 	if (p->val[root].place.kind != RLX_PLACE_WORK)
 		return p->val[root].place.kind != RLX_PLACE_NONE;
-	if (p->val[root].persistent)
-		return true;
-	for (s = w->m->step[0]; s < p->n_step; s++)
-		for (k = 0; k < p->step[s].n_in; k++)
-			if (p->step[s].in[k] && p->val[p->step[s].in[k]].root == root &&
-			    !is_mine(w->m, s))
-				return true;
-	return false;
+	return p->val[root].persistent || w->c->reader[once][root] > last + 1 ||
+	       w->c->reader[!once][root] > first;
 }
 
 static enum rlx_status list_results(struct writer *w)

@@ -87,8 +87,10 @@ struct pjrt_segment {
 	struct pjrt_module	*module;
 };
 
+/* @reader: by step.once and roots of storage, 1 + the last step that reads it; while compiled */
 struct pjrt_code {
 	struct rlx_code		 base;
+	uint32_t		*reader[2];
 	struct pjrt_segment	*segment;
 	uint32_t		 n_segment, cap_segment;
 	struct pjrt_buffer	**weight;	/* by constant */

@@ -2,6 +2,7 @@
 /* The PJRT device: plugins that are none, what is copied, params, precision, text of modules. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/pjrt/pjrt.h"
@@ -46,7 +47,19 @@ TEST(without_a_plugin)
 	check_why("/proc/self/../self/exe", "exe");
 }
 
-/* Beside this program; opened anew, it has a new path each time. */
+/* Beside this program; opened anew, by the number @i, it has a new path each time. */
+static void fake_plugin(const char *mode, unsigned int i, char path[static 512])
+{
+	char self[400];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	CHECK(n > 0);
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	snprintf(path, 512, "%s/%.*sfake_plugin.so", self, (int)(2 * i), "./././././././");
+	setenv("RLX_TEST_FAKE", mode, 1);
+}
+
 TEST(plugins_that_cannot_be_used)
 {
 	static const struct { const char *mode, *says; } t[] = {
@@ -54,17 +67,11 @@ TEST(plugins_that_cannot_be_used)
 		{ "holes", "lacks function 10" }, { "mute", "opening its device: " },
 		{ "message", "opening its device: hello" }, { "empty", "no device" },
 	};
-	char self[400], path[512];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char path[512];
 	unsigned int i;
 
-	CHECK(n > 0);
-	self[n] = 0;
-	*strrchr(self, '/') = 0;
 	for (i = 0; i < sizeof(t) / sizeof(*t); i++) {
-		snprintf(path, sizeof(path), "%s/%.*sfake_plugin.so", self, (int)(2 * i),
-			 "./././././././");
-		setenv("RLX_TEST_FAKE", t[i].mode, 1);
+		fake_plugin(t[i].mode, i, path);
 		check_why(path, t[i].says);
 		CHECK(!strstr(rlx_device_why("pjrt"), "?!"));
 	}
@@ -251,6 +258,50 @@ TEST(an_import_that_fails_leaves_nothing)
 	CHECK(!pjrt_import(&p, &t, x, &b, &in_place, &err));
 	CHECK(b && live_buffers == 1 && !in_place);
 	free(api);
+}
+
+static double compile_ms(int n)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "pjrt" };
+	struct timespec from, to;
+	double best = 1e9, ms;
+	int i, k;
+
+	for (i = 0; i < 3; i++) {
+		struct rlx_graph *g = rlx_graph_new("chain");
+		rlx_value y = rlx_input(g, "x", rlx_type(RLX_F32, 2, 2));
+		struct rlx_program *p = NULL;
+		struct rlx_error err = { 0 };
+
+		for (k = 0; k < n; k++)
+			y = rlx_emit(g, matmul, .a = y, .b = y);
+		rlx_output(g, "y", y);
+		CHECK(!rlx_graph_finish(g));
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+		CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+		ms = 1e3 * (double)(to.tv_sec - from.tv_sec) +
+		     1e-6 * (double)(to.tv_nsec - from.tv_nsec);
+		best = ms < best ? ms : best;
+		rlx_program_put(p);
+		rlx_graph_put(g);
+	}
+	return best;
+}
+
+/* By a plugin that takes every program at once */
+TEST(long_chains_are_said_in_linear_time)
+{
+	double small, large;
+	char path[512];
+
+	fake_plugin("compiles", 0, path);
+	setenv("RLX_PJRT_PLUGIN", path, 1);
+	setenv("RLX_DEBUG", "", 1);	/* verifying takes longer than what it verifies */
+	small = compile_ms(2000);
+	large = compile_ms(16000);
+	printf("# 2000 compiled in %.1f ms, 16000 in %.1f ms\n", small, large);
+	CHECKF(large < 16 * small, "%.1f ms for 2000, %.1f for 16000", small, large);
 }
 
 /* What is said of an op with one result, without a plugin; freed with rlx_free() */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* A PJRT plugin that cannot be used, for the reason that RLX_TEST_FAKE names. */
+/*
+ * A PJRT plugin that cannot be used, for the reason that RLX_TEST_FAKE names; or, by the name of
+ * "compiles", one that takes every program and does nothing.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +47,15 @@ static struct pjrt_error *client(void *args)
 	return NULL;
 }
 
+static struct pjrt_error *devices(void *args)
+{
+	static struct pjrt_hw *const one = (struct pjrt_hw *)&object;
+
+	((struct pjrt_devices *)args)->device = &one;
+	((struct pjrt_devices *)args)->n = 1;
+	return NULL;
+}
+
 __attribute__((visibility("default"))) const struct pjrt_api *GetPjrtApi(void);
 
 const struct pjrt_api *GetPjrtApi(void)
@@ -59,6 +71,9 @@ const struct pjrt_api *GetPjrtApi(void)
 	for (i = 0; i < SLOTS; i++)
 		t->fn[i] = works;
 	t->fn[PJRT_ERROR_MESSAGE] = message;
-	t->fn[PJRT_CLIENT_CREATE] = is("holes") ? NULL : is("empty") ? client : fails;
+	t->fn[PJRT_CLIENT_CREATE] = is("holes") ? NULL : is("empty") || is("compiles") ? client :
+				    fails;
+	if (is("compiles"))
+		t->fn[PJRT_CLIENT_ADDRESSABLE_DEVICES] = devices;
 	return t;
 }
