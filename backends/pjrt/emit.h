@@ -27,7 +27,7 @@ struct hlo {
 struct hlo_text {
 	char	*p;
 	size_t	 n, cap;
-	bool	 failed;		/* out of memory */
+	bool	 failed;		/* out of memory, or over 2 GiB in one hlo_put() */
 };
 
 /*
@@ -50,6 +50,8 @@ struct hlo_emit {
 /* ---- text.c ---- */
 
 void hlo_put(struct hlo_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Of any length */
+void hlo_put_text(struct hlo_text *t, const struct hlo_text *more);
 void hlo_put_type(struct hlo_text *t, const struct hlo_type *type);
 /* "1, 2, 3" */
 void hlo_put_list(struct hlo_text *t, const int64_t *v, uint32_t n);

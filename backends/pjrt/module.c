@@ -214,7 +214,9 @@ static char *put_together(struct writer *w)
 		hlo_put(&t, "%s", i ? ", " : "");
 		hlo_put_type(&t, &r.t);
 	}
-	hlo_put(&t, ") {\n%s  return ", w->e.text.p ? w->e.text.p : "");
+	hlo_put(&t, ") {\n");
+	hlo_put_text(&t, &w->e.text);
+	hlo_put(&t, "  return ");
 	for (i = 0; i < n; i++)
 		hlo_put(&t, "%s%%%u", i ? ", " : "", result(w, i).id);
 	hlo_put(&t, "%s", n ? " : " : "");

@@ -2,6 +2,7 @@
 /* Text that grows, and how StableHLO writes types. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backends/pjrt/emit.h"
 #include "base/alloc.h"
@@ -35,12 +36,24 @@ void hlo_put(struct hlo_text *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
+	if (n < 0)		/* over 2 GiB at once */
+		t->failed = true;
 	if (n < 0 || !reserve(t, (size_t)n + 1))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(t->p + t->n, (size_t)n + 1, fmt, ap);
 	va_end(ap);
 	t->n += (size_t)n;
+}
+
+void hlo_put_text(struct hlo_text *t, const struct hlo_text *more)
+{
+	t->failed = t->failed || more->failed;
+	if (t->failed || !more->n || !reserve(t, more->n))
+		return;
+	memcpy(t->p + t->n, more->p, more->n);
+	t->n += more->n;
+	t->p[t->n] = 0;
 }
 
 const char *hlo_dtype_name(enum rlx_dtype dt)

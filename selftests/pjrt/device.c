@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "backends/pjrt/pjrt.h"
 #include "base/alloc.h"
@@ -350,6 +351,26 @@ TEST(text_of_a_long_pad)
 		CHECKF(strlen(text) < 4096, "mode %d: %zu bytes", a.mode, strlen(text));
 		rlx_free(text);
 	}
+}
+
+/*
+ * What a printf() cannot write is not left out in silence: over 2 GiB, which take it 5 seconds, as
+ * a character that the locale lacks.
+ */
+TEST(text_that_cannot_be_written)
+{
+	struct hlo_text t = { 0 }, whole = { 0 };
+
+	hlo_put(&t, "%d", 1);
+	hlo_put_text(&whole, &t);
+	hlo_put_text(&whole, &t);
+	CHECK_STR(whole.p, "11");
+	hlo_put(&t, "%lc", (wint_t)0x10ffff);
+	CHECK(t.failed);
+	hlo_put_text(&whole, &t);
+	CHECK(whole.failed);
+	rlx_free(whole.p);
+	rlx_free(t.p);
 }
 
 /* Numbers are read and written with a point. */
