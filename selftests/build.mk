@@ -19,8 +19,8 @@ EMU_BIN := $(addprefix $(BUILD)/test/kernels/,gemm gemm_i8 gemm_amx)
 $(EMU_BIN): TEST_EMU := $(KERNEL_EMU)
 $(EMU_BIN): $(KERNEL_EMU)
 
-# In this one the library's hashes are the test's.
-$(BUILD)/test/libuser/equal_hashes: LDFLAGS += -Wl,--wrap=rlx_hash_bytes
+# In these the library's hashes are the test's.
+$(patsubst %,$(BUILD)/test/%/equal_hashes,libuser gpu): LDFLAGS += -Wl,--wrap=rlx_hash_bytes
 
 # These run the command itself.
 $(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx

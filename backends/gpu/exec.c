@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/map.h"
 #include "kernels/gpu/gemm_result.h"
 #include "rlx/arena.h"
 
@@ -49,7 +48,8 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
 	x->extent.leads = rlx_calloc(c->base.plan->n_val, 1);
-	if (!x->image || !x->slot || !x->tensors || !x->extent.leads)
+	x->captured_skip = rlx_calloc((size_t)c->base.plan->n_step + 1, 1);
+	if (!x->image || !x->slot || !x->tensors || !x->extent.leads || !x->captured_skip)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
 	rlx_calls_bind(&c->calls, x->image, rlx_slot_work(c->base.plan), x->work);
@@ -217,6 +217,7 @@ void gpu_fini(struct rlx_exec *exec)
 	rlx_free(x->slot);
 	rlx_free(x->tensors);
 	rlx_free(x->extent.leads);
+	rlx_free(x->captured_skip);
 }
 
 /*
@@ -622,16 +623,26 @@ static enum rlx_status check_bad(struct gpu_exec *x)
 						    x->base.err);
 }
 
+/* Graphs leave out what the runs did that they were captured in. */
+static void follow_skip(struct gpu_exec *x)
+{
+	const uint32_t n = gpu_exec_code(x)->base.plan->n_step;
+	const uint8_t *skip = x->base.skip;
+
+	if (x->skipping == (skip != NULL) && (!skip || !memcmp(x->captured_skip, skip, n)))
+		return;
+	drop_graphs(x);
+	x->skipping = skip;
+	if (skip)
+		memcpy(x->captured_skip, skip, n);
+}
+
 /* Bring what changed since the last run to the device. */
 static enum rlx_status prepare(struct gpu_exec *x)
 {
-	const uint8_t *skip = x->base.skip;
-	uint64_t hash = skip ? rlx_hash_bytes(skip, gpu_exec_code(x)->base.plan->n_step, 1) : 0;
 	enum rlx_status st = RLX_OK;
 
-	if (hash != x->captured_skip)
-		drop_graphs(x);
-	x->captured_skip = hash;
+	follow_skip(x);
 	if (rlx_extent_changes(&x->base, &x->extent))
 		x->changed = true;
 	if (!x->bad_cleared)

@@ -237,7 +237,8 @@ struct gpu_exec {
 	struct gpu_workspace	*workspace;	/* whose memory @work is */
 	struct gpu_range	*work_range;	/* of exec->work, to copy faster */
 	bool			 mapped;	/* maps of what stays where it is */
-	uint64_t		 captured_skip;	/* hash of exec->skip when captured */
+	bool			 skipping;	/* exec->skip was there when captured, and so: */
+	uint8_t			*captured_skip;
 	bool			 changed;	/* some slot is, or the extent */
 	struct rlx_extent	 extent;
 	uint64_t		 point;		/* runs submitted */
