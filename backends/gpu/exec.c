@@ -82,17 +82,20 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 	drop_graphs(x);
 }
 
+/* Where that fails, the next run does it. */
 static enum rlx_status clear_bad(struct gpu_exec *x)
 {
 	uint64_t bytes = (uint64_t)gpu_exec_code(x)->n_bad * sizeof(int32_t);
 	struct gpu_device *d = gpu_exec_device(x);
+	enum rlx_status st = RLX_OK;
 
-	if (!bytes)
-		return RLX_OK;
-	memset(gpu_bad_words(x), 0, bytes);
-	return x->bad_mapped ? RLX_OK :
-	       gpu_check(d, d->api->fill8(x->bad, 0, bytes, x->stream), "clearing",
-			 x->base.err);
+	if (bytes)
+		memset(gpu_bad_words(x), 0, bytes);
+	if (bytes && !x->bad_mapped)
+		st = gpu_check(d, d->api->fill8(x->bad, 0, bytes, x->stream), "clearing",
+			       x->base.err);
+	x->bad_cleared = !st;
+	return st;
 }
 
 /*
@@ -647,7 +650,6 @@ static enum rlx_status prepare(struct gpu_exec *x)
 		x->changed = true;
 	if (!x->bad_cleared)
 		st = clear_bad(x);
-	x->bad_cleared = !st;
 	if (st)
 		return st;
 	set_apart(x);
