@@ -124,48 +124,71 @@ static enum rlx_status step_aside(struct gpu_exec *x)
 	return gpu_check(d, rc, "a sum over ranks", x->base.err);
 }
 
+/* Where the device cannot be told to wait for the sums aside, the host does it at once. */
+static enum rlx_status said_to_wait(struct gpu_exec *x, int rc)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+
+	if (rc)
+		d->api->stream_wait(x->side);
+	return gpu_check(d, rc, "a sum over ranks", x->base.err);
+}
+
+/* Sums aside end here, also one that failed: it may have left something in the stream. */
+static enum rlx_status end_aside(struct gpu_exec *x, enum rlx_status st)
+{
+	int rc = gpu_exec_device(x)->api->event_record(x->sum_done, x->side);
+	enum rlx_status ended = said_to_wait(x, rc);
+
+	x->summing = !rc;
+	return st ? st : ended;
+}
+
+static enum rlx_status sum(struct gpu_exec *x, const struct gpu_call *call, void *stream)
+{
+	const struct rlx_plan *p = x->base.code->plan;
+	struct gpu_device *d = gpu_exec_device(x);
+	enum rlx_status st = RLX_OK;
+	struct gpu_collective a;
+	struct rlx_reduction r;
+	uint64_t src, dst;
+
+	memcpy(&a, x->image + call->base.args, sizeof(a));
+	src = gpu_looked_up(x->places, a.src);
+	dst = gpu_looked_up(x->places, a.dst);
+	if (src != dst)
+		st = gpu_check(d, d->api->copy(dst, src, rlx_plan_bytes(p,
+					       p->step[call->base.step].out[0]), x->stream),
+			       "a sum over ranks", x->base.err);
+	r = (struct rlx_reduction){
+		.src = (const void *)(uintptr_t)dst, .dst = (void *)(uintptr_t)dst,
+		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
+		.device = d->v->name, .stream = stream,
+	};
+	return st ? st : rlx_collective_reduce(x->base.collective, a.ranks, &r, x->base.err);
+}
+
 /* Its place is that of a launch, and nobody waits for it here. */
 enum rlx_status gpu_run_collective(struct gpu_exec *x, const struct gpu_call *call)
 {
 	const struct rlx_plan_step *s = &x->base.code->plan->step[call->base.step];
 	bool aside = call->aside && !x->base.step_ns;	/* times are of one stream */
-	struct gpu_device *d = gpu_exec_device(x);
-	struct gpu_collective a;
-	struct rlx_reduction r;
 	enum rlx_status st;
-	uint64_t src, dst;
 
 	if (gpu_skips(x, call->base.step))
 		return RLX_OK;
 	st = aside ? step_aside(x) : RLX_OK;
-	memcpy(&a, x->image + call->base.args, sizeof(a));
-	src = gpu_looked_up(x->places, a.src);
-	dst = gpu_looked_up(x->places, a.dst);
-	if (!st && src != dst)
-		st = gpu_check(d, d->api->copy(dst, src, rlx_plan_bytes(x->base.code->plan,
-								       s->out[0]), x->stream),
-			       "a sum over ranks", x->base.err);
-	r = (struct rlx_reduction){
-		.src = (const void *)(uintptr_t)dst, .dst = (void *)(uintptr_t)dst,
-		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
-		.device = d->v->name, .stream = aside ? x->side : x->stream,
-	};
-	if (!st)
-		st = rlx_collective_reduce(x->base.collective, a.ranks, &r, x->base.err);
-	if (!st && aside)
-		st = gpu_check(d, d->api->event_record(x->sum_done, x->side), "a sum over ranks",
-			       x->base.err);
-	x->summing = x->summing || aside;
+	if (!st) {
+		st = sum(x, call, aside ? x->side : x->stream);
+		st = aside ? end_aside(x, st) : st;
+	}
 	return rlx_host_ended(&x->base, s, st);
 }
 
 enum rlx_status gpu_join_sums(struct gpu_exec *x)
 {
-	struct gpu_device *d = gpu_exec_device(x);
-
 	if (!x->summing)
 		return RLX_OK;
 	x->summing = false;
-	return gpu_check(d, d->api->stream_after(x->stream, x->sum_done, 0), "a sum over ranks",
-			 x->base.err);
+	return said_to_wait(x, gpu_exec_device(x)->api->stream_after(x->stream, x->sum_done, 0));
 }

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "rlx/collective.h"
 #include "rlx/device_buffer.h"
 #include "rlx/resident.h"
 #include "rt/session.h"
@@ -777,6 +778,85 @@ static int uncleared(void)
 TEST(status_that_could_not_be_cleared_is_forgotten)
 {
 	CHECK_EQ(in_child(uncleared), 0);
+}
+
+/* Sums that take a while: begun, ended, and which of them fails behind what it has begun. */
+static struct {
+	int	begun, failing;
+	int	ended;
+} slow;
+
+static void slowly(void *arg)
+{
+	usleep(20000);
+	__atomic_fetch_add(&slow.ended, 1, __ATOMIC_SEQ_CST);
+}
+
+static enum rlx_status sum_slowly(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	int (*put)(void *, void (*)(void *), void *);
+
+	*(void **)&put = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuLaunchHostFunc");
+	CHECK(put && !put(r->stream, slowly, NULL));
+	return ++slow.begun == slow.failing ? rlx_fail(err, RLX_EIO, "told to fail") : RLX_OK;
+}
+
+/* Two runs of three sums: none is under way when its run has ended, and one run may fail. */
+static int sums_aside(void)
+{
+	const struct rlx_collective c = { .ranks = 2, .all_reduce = sum_slowly };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = rlx_graph_new("sums");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 64)), y = x;
+	struct rlx_session *s;
+	int i, rc = NOT_MET;
+
+	for (i = 0; i < 3; i++) {
+		y = rlx_emit(g, all_reduce, .x = rlx_emit(g, exp, .x = y), .ranks = 2);
+		y = rlx_emit(g, cumsum, .x = y, .axis = 0);
+	}
+	rlx_output(g, "y", y);
+	s = rig_session(g, &o);
+	CHECK_EQ(rlx_session_collective(s, &c), 0);
+	memset(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")), 0, 256);
+	for (i = 0; i < 2; i++) {
+		const struct rlx_error *err = rlx_session_error(s);
+
+		if (rlx_session_run(s)) {
+			CHECKF(rc == NOT_MET, "again: %s", err->text);
+			CHECKF(!slow.failing || strstr(err->text, "told to fail"), "%s",
+			       err->text);
+			rc = RAN_AGAIN;
+		}
+		CHECKF(slow.ended == slow.begun, "%d sums are under way: %s",
+		       slow.begun - slow.ended, err->text);
+	}
+	CHECKF(slow.begun >= 3, "%d sums", slow.begun);
+	rlx_session_free(s);
+	return rc;
+}
+
+TEST(sums_end_with_a_run_that_failed)
+{
+	static const char *const call[] = { "cuEventRecord", "cuStreamWaitEvent",
+					    "cuStreamCreate", "cuEventCreate" };
+	unsigned int k, n, met = 0;
+	char faults[32];
+	int rc;
+
+	for (slow.failing = 1; slow.failing <= 3; slow.failing++)
+		CHECK_EQ(in_child(sums_aside), RAN_AGAIN);
+	slow.failing = 0;
+	for (k = 0; k < 4; k++)
+		for (n = 1; n <= 8; n++) {
+			snprintf(faults, sizeof(faults), "%s:%u:2", call[k], n);
+			setenv("RLX_EMU_FAIL", faults, 1);
+			rc = in_child(sums_aside);
+			CHECKF(rc == NOT_MET || rc == RAN_AGAIN || n < 3, "%s ended with %d",
+			       faults, rc);
+			met += rc == RAN_AGAIN;
+		}
+	CHECKF(met >= 8, "only %u", met);
 }
 
 TEST_MAIN()
