@@ -285,19 +285,26 @@ static void cache_key(const struct gpu_device *d, const struct rlx_gpu_rtc *rtc,
 		 d->d->version, j->key);
 }
 
-enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
-			       const struct gpu_job *j, void **out, struct rlx_error *err)
+enum rlx_status gpu_image_cached(struct gpu_device *d, const struct gpu_job *j, void **out)
 {
-	const char *why;
-	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(d->v, &why);
 	char dir[3072], key[CACHE_KEY];
 	size_t n;
 
 	*out = NULL;
-	cache_key(d, rtc, j, key);
-	if (rlx_disk_cache_dir("gpu", dir, sizeof(dir)) && !rlx_disk_cache_load(dir, key, out, &n))
-		return RLX_OK;
-	if (rtc)
+	cache_key(d, gpu_rtc_get(d->v, NULL), j, key);
+	if (!rlx_disk_cache_dir("gpu", dir, sizeof(dir)) ||
+	    rlx_disk_cache_load(dir, key, out, &n))
+		return RLX_ENOENT;
+	return RLX_OK;
+}
+
+enum rlx_status gpu_image_text(struct gpu_device *d, const struct gpu_kernel *k,
+			       const struct gpu_job *j, void **out, struct rlx_error *err)
+{
+	const char *why;
+
+	*out = NULL;
+	if (gpu_rtc_get(d->v, &why))
 		return RLX_ENOENT;
 	if (!load_prebuilt(d, k, true, out))
 		return RLX_OK;
@@ -322,12 +329,4 @@ enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j,
 	if (rlx_disk_cache_store(dir, key, code.p, code.n) && rlx_debug_on(RLX_DEBUG_RUN))
 		rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
 	return RLX_OK;
-}
-
-enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
-			      const struct gpu_job *j, void **out, struct rlx_error *err)
-{
-	enum rlx_status st = gpu_image_find(d, k, j, out, err);
-
-	return st == RLX_ENOENT ? gpu_image_compile(d, j, out, err) : st;
 }

@@ -29,18 +29,17 @@ void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gp
 enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel *k,
 				   void **out);
 
+/* Kept from when it was compiled before, or RLX_ENOENT. */
+enum rlx_status gpu_image_cached(struct gpu_device *d, const struct gpu_job *j, void **out);
 /*
- * Of the cache, or where there is no compiler text for the driver to compile; RLX_ENOENT,
- * without a message: it is to be compiled.
+ * Where there is no compiler, text for the driver to compile; RLX_ENOENT, without a message: it is
+ * to be compiled.
  */
-enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
+enum rlx_status gpu_image_text(struct gpu_device *d, const struct gpu_kernel *k,
 			       const struct gpu_job *j, void **out, struct rlx_error *err);
-/* Compiled now, and then kept in the cache. Any thread. */
+/* Compiled now, and then kept in the cache in the place of what was there. Any thread. */
 enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j, void **out,
 				  struct rlx_error *err);
-/* One or the other. */
-enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
-			      const struct gpu_job *j, void **out, struct rlx_error *err);
 
 /* The text for drivers that is made on the way to @chip's code; NULL: none of the vendor's is. */
 const struct gpu_chip *gpu_chip_text(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip);

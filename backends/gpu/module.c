@@ -13,6 +13,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
+/* Where an image is from: what the driver refuses may be had from one behind it. */
+enum origin { PREBUILT, CACHED, MADE };
+
 struct gpu_module {
 	struct gpu_module	*next, *next_job;
 	char			*key, *source;
@@ -20,7 +23,7 @@ struct gpu_module {
 	const char		*params;	/* their names, static */
 	union rlx_g_param	 param;
 	void			*image;		/* until it has been loaded */
-	bool			 prebuilt;	/* the image is */
+	enum origin		 from;		/* the image is */
 	bool			 compiling;	/* or going to be */
 	uint64_t		 compile_ns;	/* of compiling, until a program has been told */
 	struct rlx_error	 why;		/* there is none, when that is over */
@@ -80,6 +83,7 @@ static void compile_next(struct gpu_device *d)
 	gpu_image_compile(d, &j, &image, &why);
 	pthread_mutex_lock(&d->lock);
 	m->image = image;
+	m->from = MADE;
 	m->why = why;
 	m->compile_ns += rlx_now() - begin;
 	m->compiling = false;
@@ -151,10 +155,14 @@ static enum rlx_status fetch(struct gpu_device *d, struct gpu_module *m,
 	const struct gpu_kernel k = kernel_of(m);
 	enum rlx_status st;
 
-	m->prebuilt = !gpu_image_prebuilt(d, &k, &m->image);
-	if (m->prebuilt)
+	m->from = PREBUILT;
+	if (!gpu_image_prebuilt(d, &k, &m->image))
 		return RLX_OK;
-	st = gpu_image_find(d, &k, j, &m->image, err);
+	m->from = CACHED;
+	if (!gpu_image_cached(d, j, &m->image))
+		return RLX_OK;
+	m->from = MADE;
+	st = gpu_image_text(d, &k, j, &m->image, err);
 	if (st != RLX_ENOENT)
 		return st;
 	compile_aside(d, m);
@@ -179,23 +187,47 @@ static enum rlx_status load(struct gpu_device *d, struct gpu_module *m, struct r
 	return st;
 }
 
-/* What was built for a like chip may not fit this one. */
-static enum rlx_status load_other(struct gpu_device *d, struct gpu_module *m,
+/* An image from behind where the one is from that the driver refused. The lock is held. */
+static enum rlx_status take_other(struct gpu_device *d, struct gpu_module *m,
 				  struct rlx_error *err)
 {
 	const struct gpu_kernel k = kernel_of(m);
-	enum rlx_status st;
+	enum rlx_status st = RLX_ENOENT;
 	struct gpu_job j;
 	void *image;
 
 	gpu_job_init(&j, d, &k);
-	st = gpu_image_get(d, &k, &j, &image, err);
+	if (m->from == PREBUILT)
+		st = gpu_image_cached(d, &j, &image);
+	m->from = st ? MADE : CACHED;
+	if (st)
+		st = gpu_image_text(d, &k, &j, &image, err);
+	if (st == RLX_ENOENT)
+		st = gpu_image_compile(d, &j, &image, err);
 	if (st)
 		return st;
 	rlx_free(m->image);
 	m->image = image;
-	m->prebuilt = false;
-	return load(d, m, err);
+	return RLX_OK;
+}
+
+/*
+ * What was built for a like chip may not fit this one, and what was kept not what the driver has
+ * become: a file that is refused is replaced. The lock is held.
+ */
+static enum rlx_status load_any(struct gpu_device *d, struct gpu_module *m,
+				struct rlx_error *err)
+{
+	struct rlx_error why = { 0 };
+	enum rlx_status st = load(d, m, &why);
+
+	while (st == RLX_EIO && m->from != MADE) {
+		why = (struct rlx_error){ 0 };
+		st = take_other(d, m, &why);
+		if (!st)
+			st = load(d, m, &why);
+	}
+	return st ? rlx_error_set(err, st, why.file, why.line, "%s", why.text) : RLX_OK;
 }
 
 /*
@@ -258,9 +290,7 @@ enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint
 		st = rlx_error_set(err, m->why.status, m->why.file, m->why.line, "%s",
 				   m->why.text);
 	if (!m->fn && !st) {
-		st = load(d, m, m->prebuilt ? NULL : err);
-		if (st && m->prebuilt)
-			st = load_other(d, m, err);
+		st = load_any(d, m, err);
 		if (!st) {
 			rlx_free(m->image);
 			rlx_free(m->source);

@@ -780,6 +780,43 @@ TEST(status_that_could_not_be_cleared_is_forgotten)
 	CHECK_EQ(in_child(uncleared), 0);
 }
 
+/* The driver refuses the first kernel that it is given. */
+static int refused_first(void)
+{
+	struct rlx_error err;
+
+	if (!all_of_it("cuModuleLoadData:1:200", ALONE, &err))
+		return 0;
+	printf("# %s\n", err.text);
+	return 1;
+}
+
+static int not_refused(void)
+{
+	struct rlx_error err;
+
+	return all_of_it("", ALONE, &err);
+}
+
+/* What is kept and refused is compiled again, and kept in the place of what was there. */
+TEST(a_kept_kernel_that_the_driver_refuses)
+{
+	static const char list[] = "find %s/rlx -name '*.bin' -printf '%%i\\n' | sort >%s/%s";
+	char dir[] = "/tmp/rlx-kernels-XXXXXX", cmd[256];
+
+	CHECK(mkdtemp(dir));
+	setenv("XDG_CACHE_HOME", dir, 1);
+	CHECK_EQ(in_child(not_refused), 0);
+	snprintf(cmd, sizeof(cmd), list, dir, dir, "before");
+	CHECK(!system(cmd));
+	CHECK_EQ(in_child(refused_first), 0);
+	snprintf(cmd, sizeof(cmd), list, dir, dir, "after");
+	CHECK(!system(cmd));
+	snprintf(cmd, sizeof(cmd), "cd %s; test $(wc -l <before) = $(wc -l <after) && "
+		 "test $(comm -13 before after | wc -l) = 1 && rm -rf %s", dir, dir);
+	CHECKF(!system(cmd), "other files in %s", dir);
+}
+
 /* Sums that take a while: begun, ended, and which of them fails behind what it has begun. */
 static struct {
 	int	begun, failing;
