@@ -139,6 +139,18 @@ static int older(const void *a, const void *b)
 	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
+/* A name that path_of() gives; what is written aside has six letters or digits instead of "bin". */
+static bool is_ours(const char *name)
+{
+	static const char hex[] = "0123456789abcdef", random[] = "0123456789"
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	const char *end = name + strspn(name, hex);
+
+	if (end - name != 32 || *end++ != '.')
+		return false;
+	return !strcmp(end, "bin") || (strspn(end, random) == 6 && !end[6]);
+}
+
 /* All files of ours in @dir, also those that somebody died over while writing. */
 static struct kept *list_files(DIR *d, size_t *out_n, uint64_t *out_bytes)
 {
@@ -149,7 +161,7 @@ static struct kept *list_files(DIR *d, size_t *out_n, uint64_t *out_bytes)
 
 	*out_bytes = 0;
 	while ((e = readdir(d))) {
-		if (strlen(e->d_name) >= sizeof(list->name) ||
+		if (!is_ours(e->d_name) ||
 		    fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) ||
 		    !S_ISREG(s.st_mode))
 			continue;

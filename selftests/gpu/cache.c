@@ -226,7 +226,9 @@ static bool is_there(const char *name)
 	return !access(path, F_OK);
 }
 
-/* Beyond 256 MiB what was not used for longest goes, whatever it is. */
+#define NAME(c, end) c "123456789abcdef0123456789abcdef" end
+
+/* Beyond 256 MiB what was not used for longest goes, also what somebody died over. */
 TEST(the_folder_is_bounded)
 {
 	char path[512];
@@ -235,18 +237,39 @@ TEST(the_folder_is_bounded)
 	new_folder();
 	store("old", "but used");
 	the_file(path, sizeof(path));
-	sparse_file("a.bin", 60, 3);
-	sparse_file("b.x7Yz01", 90, 4);
-	sparse_file("c.bin", 90, 1);
+	sparse_file(NAME("a", ".bin"), 60, 3);
+	sparse_file(NAME("b", ".x7Yz01"), 90, 4);
+	sparse_file(NAME("c", ".bin"), 90, 1);
 	store("new", "one");	/* 240 MiB: all may stay */
-	CHECK(is_there("a.bin") && is_there("b.x7Yz01") && is_there("c.bin"));
+	CHECK(is_there(NAME("a", ".bin")) && is_there(NAME("b", ".x7Yz01")) &&
+	      is_there(NAME("c", ".bin")));
 	CHECK(!utimensat(AT_FDCWD, path, old, 0));
 	CHECK(holds("old", "but used"));
-	sparse_file("d.bin", 30, 2);
+	sparse_file(NAME("d", ".bin"), 30, 2);
 	store("newer", "one");	/* 270: down to 192 */
-	CHECK(!is_there("b.x7Yz01"));
-	CHECK(is_there("a.bin") && is_there("c.bin") && is_there("d.bin"));
+	CHECK(!is_there(NAME("b", ".x7Yz01")));
+	CHECK(is_there(NAME("a", ".bin")) && is_there(NAME("c", ".bin")) &&
+	      is_there(NAME("d", ".bin")));
 	CHECK(holds("old", "but used") && holds("new", "one") && holds("newer", "one"));
+}
+
+/* Files that no store has made neither count nor go. */
+TEST(what_others_keep_there_stays)
+{
+	static const char *const theirs[] = {
+		"notes.txt", ".hidden", "a.bin", NAME("0", ".bin.orig"), NAME("0", ""),
+		NAME("0", ".backup1"), NAME("0", ".bin~~~"), NAME("00", ".bin"), NAME("G", ".bin"),
+	};
+	unsigned int i;
+
+	new_folder();
+	store("first", "makes the folder");
+	for (i = 0; i < sizeof(theirs) / sizeof(*theirs); i++)
+		sparse_file(theirs[i], 300, 9);
+	store("second", "finds room");
+	for (i = 0; i < sizeof(theirs) / sizeof(*theirs); i++)
+		CHECKF(is_there(theirs[i]), "%s is gone", theirs[i]);
+	CHECK(holds("first", "makes the folder") && holds("second", "finds room"));
 }
 
 TEST(no_memory)
