@@ -72,26 +72,31 @@ static bool meets_others(const struct joiner *j, uint32_t i)
 	return false;
 }
 
-static void note(struct joiner *j, uint32_t i)
+static void note(struct joiner *j, uint32_t i, bool does)
 {
 	const struct rlx_plan_step *st = &j->p->step[j->call[i].base.step];
 	uint32_t k;
 
 	for (k = 0; k < st->n_in; k++)
 		if (st->in[k])
-			j->reader[storage_of(j, st->in[k])] = true;
+			j->reader[storage_of(j, st->in[k])] = does;
 	for (k = 0; k < st->n_out; k++)
-		j->writer[storage_of(j, st->out[k])] = true;
+		j->writer[storage_of(j, st->out[k])] = does;
 }
 
-/* Calls [@i, result) are updates that may run in any order. */
-static uint32_t run_end(struct joiner *j, uint32_t i)
+/*
+ * Calls [@from, result) are updates that may run in any order. What is noted of them is taken back:
+ * to clear all values for each run would be quadratic.
+ */
+static uint32_t run_end(struct joiner *j, uint32_t from)
 {
-	memset(j->writer, 0, j->p->n_val * sizeof(*j->writer));
-	memset(j->reader, 0, j->p->n_val * sizeof(*j->reader));
-	while (i < j->n && is_update(j, &j->call[i]) && !meets_others(j, i))
-		note(j, i++);
-	return i;
+	uint32_t end = from, i;
+
+	while (end < j->n && is_update(j, &j->call[end]) && !meets_others(j, end))
+		note(j, end++, true);
+	for (i = from; i < end; i++)
+		note(j, i, false);
+	return end;
 }
 
 /* ---- one launch ---- */
