@@ -99,12 +99,12 @@ static enum rlx_status fill(struct gpu_device *d, struct gpu_resident *r,
 			    struct rlx_error *err)
 {
 	struct mark m = mark_of(d, r->arena, r->bytes);
-	int rc = d->api->copy_in(r->at, r->base, r->bytes, d->stream);
+	int rc = d->api->copy_in(r->at, r->base, r->bytes, d->stream), ended;
 
 	if (!rc)
 		rc = d->api->copy_in(r->at + rlx_align64(r->bytes), &m, sizeof(m), d->stream);
-	if (!rc)
-		rc = d->api->stream_wait(d->stream);
+	ended = d->api->stream_wait(d->stream);	/* also of the first where the second failed */
+	rc = rc ? rc : ended;
 	if (!rc)	/* as the arena, which is sealed */
 		rc = allow(d, r, READ);
 	return gpu_check(d, rc, "bringing an arena in", err);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "rlx/collective.h"
@@ -829,12 +830,26 @@ static void slowly(void *arg)
 	__atomic_fetch_add(&slow.ended, 1, __ATOMIC_SEQ_CST);
 }
 
-static enum rlx_status sum_slowly(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+/* A call of the driver's by its name */
+static void *driver_call(const char *name)
+{
+	void *fn = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name);
+
+	CHECK(fn);
+	return fn;
+}
+
+static void begin_slowly(void *stream)
 {
 	int (*put)(void *, void (*)(void *), void *);
 
-	*(void **)&put = dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuLaunchHostFunc");
-	CHECK(put && !put(r->stream, slowly, NULL));
+	*(void **)&put = driver_call("cuLaunchHostFunc");
+	CHECK(!put(stream, slowly, NULL));
+}
+
+static enum rlx_status sum_slowly(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	begin_slowly(r->stream);
 	return ++slow.begun == slow.failing ? rlx_fail(err, RLX_EIO, "told to fail") : RLX_OK;
 }
 
@@ -894,6 +909,44 @@ TEST(sums_end_with_a_run_that_failed)
 			met += rc == RAN_AGAIN;
 		}
 	CHECKF(met >= 8, "only %u", met);
+}
+
+/*
+ * An arena of which the bytes are on their way, behind something slow, when it fails to be marked:
+ * they have arrived before the memory goes. Its unmapping fails as well, for that would wait.
+ */
+static int filled_in_part(void)
+{
+	struct rlx_arena_opts o = { .size = 1 << 20 };
+	int (*pin)(void *, size_t, unsigned int);
+	struct rlx_device *held = NULL;
+	struct rlx_resident *r = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a;
+	struct gpu_device *d;
+
+	setenv("RLX_EMU_FAIL", "cuMemcpyHtoDAsync:2:2,cuMemUnmap:1:2", 1);
+	CHECKF(!rlx_device_get(op_case_gpu(), 0, &held, &err), "%s", err.text);
+	d = (struct gpu_device *)held;
+	CHECKF(!gpu_enter(d, &err), "%s", err.text);
+	CHECK_EQ(rlx_arena_new(&o, &a, NULL), 0);
+	CHECK_EQ(rlx_arena_seal(a, RLX_SEAL_WRITE, NULL), 0);
+	*(void **)&pin = driver_call("cuMemHostRegister_v2");
+	CHECK_EQ(pin(rlx_arena_base(a), rlx_arena_size(a), 0), 0);
+	begin_slowly(d->stream);
+	CHECK_EQ(rlx_resident_new(a, 0, op_case_gpu(), &r, &err), RLX_ENOMEM);
+	CHECKF(strstr(err.text, "bringing an arena in"), "%s", err.text);
+	CHECKF(slow.ended, "a copy is under way");
+	rlx_arena_put(a);
+	rlx_device_put(held);
+	return 0;
+}
+
+TEST(an_arena_that_came_in_part)
+{
+	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
+		return;
+	CHECK_EQ(in_child(filled_in_part), 0);
 }
 
 TEST_MAIN()
