@@ -21,15 +21,22 @@ enum {
 	MOST_TURNS = 65,	/* of a loop in a row's function: the bits of an exponent */
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct spv_library library;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct spv_library library;	/* .w NULL: not read yet; does not change once it is */
 static struct vk_kernel text;
 
-static void read_library(void)
+/* Once; whoever comes behind one that ran out of memory tries again. */
+static bool read_library(void)
 {
-	if (!vk_kernel_find("ew", &text) ||
-	    !spv_library_init(&library, text.code, text.words))
+	bool is_read;
+
+	pthread_mutex_lock(&lock);
+	if (!library.w && (!vk_kernel_find("ew", &text) ||
+			   !spv_library_init(&library, text.code, text.words)))
 		library.w = NULL;
+	is_read = library.w;
+	pthread_mutex_unlock(&lock);
+	return is_read;
 }
 
 /* A value: its id in the module. */
@@ -216,11 +223,10 @@ static bool supports_all(const struct rlx_lower *lo)
 
 static enum rlx_status begin(struct writer *w, struct rlx_lower *lo)
 {
-	pthread_once(&once, read_library);
 	*w = (struct writer){ .lo = lo, .ok = true };
 	if (!supports_all(lo))
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
-	if (!library.w || !spv_begin(&w->m, &library)) {
+	if (!read_library() || !spv_begin(&w->m, &library)) {
 		spv_end(&w->m);
 		return rlx_lower_out_of_memory(lo);
 	}

@@ -306,6 +306,26 @@ TEST(no_host_memory)
 	rlx_program_put(keep);
 }
 
+/* What is read once for all programs is read anew where there was no memory for it. */
+TEST(no_host_memory_at_first)
+{
+	struct rlx_device *d = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_program *p = NULL;
+	uint64_t n;
+
+	CHECKF(!rlx_device_get("vulkan", 0, &d, &err), "%s", err.text);
+	for (n = 1; n < 4000 && !p; n++) {
+		err = (struct rlx_error){ 0 };
+		rlx_alloc_fail_nth(n);
+		p = program(N, "vulkan", &err);
+		rlx_alloc_fail_nth(0);
+	}
+	CHECKF(p && n > 20, "%llu allocations", (unsigned long long)n);
+	rlx_program_put(p);
+	rlx_device_put(d);
+}
+
 /* ---- the driver's cache on disk ---- */
 
 static uint64_t cached_bytes(void)
