@@ -80,6 +80,25 @@ static const char *missing_feature(const struct vk_driver *d, VkPhysicalDevice p
 	return name ? name : LACKS(&v12, wanted12);
 }
 
+void vk_subgroup_size_find(const struct vk_driver *d, struct vk_physical *p)
+{
+	VkPhysicalDeviceSubgroupSizeControlFeatures f = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES };
+	VkPhysicalDeviceSubgroupSizeControlProperties is = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES };
+	VkPhysicalDeviceFeatures2 base = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &f };
+	VkPhysicalDeviceProperties2 props = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+					      &is };
+
+	if (!p->has.subgroup_size)
+		return;
+	d->api.GetPhysicalDeviceFeatures2(p->pd, &base);
+	d->api.GetPhysicalDeviceProperties2(p->pd, &props);
+	p->has.subgroup_size = f.subgroupSizeControl && f.computeFullSubgroups &&
+		is.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+		is.minSubgroupSize <= p->subgroup && p->subgroup <= is.maxSubgroupSize;
+}
+
 /* Extensions are not all: fragments of this size and type, in subgroups as kernels' are. */
 static void find_coopmat(const struct vk_driver *d, struct vk_physical *p)
 {
@@ -212,6 +231,7 @@ static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 	p->units = sms.shaderSMCount;
 	p->most_turns = most_turns(p->driver);
 	p->subgroup = sub->subgroupSize;
+	vk_subgroup_size_find(d, p);
 	find_coopmat(d, p);
 	p->has.signed_zero[0] = floats.shaderSignedZeroInfNanPreserveFloat32;
 	p->has.signed_zero[1] = floats.shaderSignedZeroInfNanPreserveFloat64;

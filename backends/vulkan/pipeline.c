@@ -92,9 +92,13 @@ static uint32_t *text_of(const struct vk_device *d, const struct vk_kernel *k, s
 	return khr;
 }
 
-/* The group's first constant is its size: one that is a subgroup wants subgroups to be so. */
+/*
+ * The group's first constant is its size: one that is a subgroup wants subgroups to be so, and
+ * one of several to have whole ones alone.
+ */
 static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipeline *out)
 {
+	enum { FULL_SUBGROUPS = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT };
 	VkSpecializationMapEntry entry[VK_MOST_SPEC];
 	VkSpecializationInfo spec = { k->n_spec, entry, k->n_spec * sizeof(uint32_t), k->spec };
 	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
@@ -118,8 +122,11 @@ static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipelin
 	module.codeSize = words * sizeof(*code);
 	for (i = 0; i < k->n_spec; i++)
 		entry[i] = (VkSpecializationMapEntry){ i, i * 4, 4 };
-	if (d->is->has.subgroup_size)
+	if (d->is->has.subgroup_size) {
 		how.stage.pNext = &size;
+		if (k->spec[0] % d->is->subgroup == 0)
+			how.stage.flags = FULL_SUBGROUPS;
+	}
 	r = d->api.CreateShaderModule(d->dev, &module, NULL, &how.stage.module);
 	rlx_free(code);
 	if (r)

@@ -79,6 +79,11 @@ struct vk_driver {
 
 /* Made when first asked for, and kept. NULL: *@why says why; also where no device is of use. */
 const struct vk_driver *vk_driver_get(const char **why);
+/*
+ * Of a device that has the extension, as @p->has says: does it let compute pipelines ask for
+ * subgroups of its usual size, and for whole ones? If not, @p has nothing of the kind.
+ */
+void vk_subgroup_size_find(const struct vk_driver *d, struct vk_physical *p);
 const char *vk_result_name(VkResult r);
 
 /* ---- device.c ---- */

@@ -326,6 +326,77 @@ TEST(no_host_memory_at_first)
 	rlx_device_put(d);
 }
 
+/* ---- subgroups ---- */
+
+static PFN_vkGetPhysicalDeviceFeatures2 real_features;
+static PFN_vkCreateComputePipelines real_pipelines;
+static unsigned int whole, parts;	/* pipelines that ask for whole subgroups, and others */
+
+static VKAPI_ATTR void VKAPI_CALL no_full_subgroups(VkPhysicalDevice pd,
+						    VkPhysicalDeviceFeatures2 *f)
+{
+	VkBaseOutStructure *s = (VkBaseOutStructure *)f;
+
+	real_features(pd, f);
+	for (; s; s = s->pNext)
+		if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES)
+			((VkPhysicalDeviceSubgroupSizeControlFeatures *)s)->computeFullSubgroups =
+				VK_FALSE;
+}
+
+/* The extension alone is no promise: its features are asked for. */
+TEST(features_of_subgroups)
+{
+	struct vk_driver d = *vk_driver_get(NULL);
+	struct vk_physical p = d.device[0];
+	const bool has = p.has.subgroup_size;
+
+	vk_subgroup_size_find(&d, &p);
+	CHECK_EQ(p.has.subgroup_size, has);
+	real_features = d.api.GetPhysicalDeviceFeatures2;
+	d.api.GetPhysicalDeviceFeatures2 = no_full_subgroups;
+	p.has.subgroup_size = true;
+	vk_subgroup_size_find(&d, &p);
+	CHECK(!p.has.subgroup_size);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL count_pipelines(
+	VkDevice d, VkPipelineCache cache, uint32_t n, const VkComputePipelineCreateInfo *how,
+	const VkAllocationCallbacks *c, VkPipeline *out)
+{
+	if (how->stage.flags & VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT)
+		whole++;
+	else
+		parts++;
+	return real_pipelines(d, cache, n, how, c, out);
+}
+
+/* Groups that are subgroups are whole ones. */
+TEST(whole_subgroups)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "vulkan" };
+	struct rlx_graph *g = rlx_graph_new("rows");
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_device *dev = NULL;
+	struct vk_device *d;
+
+	CHECKF(!rlx_device_get("vulkan", 0, &dev, &err), "%s", err.text);
+	d = (struct vk_device *)dev;
+	if (!d->is->has.subgroup_size)
+		rlx_test_skip("the device does not control the size of subgroups");
+	real_pipelines = d->api.CreateComputePipelines;
+	d->api.CreateComputePipelines = count_pipelines;
+	rlx_output(g, "y", rlx_emit(g, softmax, .x = rlx_input(g, "x", rlx_type(RLX_F32, 8, 512)),
+				    .axis = 1));
+	CHECK(!rlx_graph_finish(g));
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(whole && !parts, "%u pipelines with whole subgroups, %u others", whole, parts);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	rlx_device_put(dev);
+}
+
 /* ---- the driver's cache on disk ---- */
 
 static uint64_t cached_bytes(void)
