@@ -70,11 +70,12 @@ void main()
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint c = 0; c < COLS; c++)
 				acc[r][c] = 0.0;
-		for (uint k = 0; k < uint(g.k); k += DEPTH) {
+		/* downwards: a sum of k and DEPTH may wrap */
+		for (uint left = uint(g.k); left > 0; left -= min(left, DEPTH)) {
 			float x[DEPTH][2], y[DEPTH][4];
 
 			[[unroll]] for (uint d = 0; d < DEPTH; d++) {
-				const bool in_k = d == 0 || k + d < uint(g.k);
+				const bool in_k = d == 0 || d < left;
 
 				x[d][0] = in_k ? load_at(A_TYPE, at[0]) : 0.0;
 				at[0] += ka;
