@@ -537,19 +537,31 @@ static double window(const size_t k[3], double each)
 	return loop((double)k[0] * loop((double)k[1] * loop((double)k[2] * (each + 1), 1), 1), 1);
 }
 
+/* Coordinates are 32 bits there; here no product of two may wrap either. */
+static bool has_short_dims(const struct rlx_k_conv_nd *a)
+{
+	const size_t most = INT32_MAX / 2;
+	size_t i;
+
+	for (i = 0; i < 3; i++)
+		if (a->in[i] > most || a->out[i] > most || a->k[i] > most || a->s[i] > most ||
+		    a->d[i] > most || a->p[i] > most ||
+		    a->in[i] * a->s[i] + a->k[i] * a->d[i] + a->p[i] > most ||
+		    a->out[i] * a->s[i] > most)
+			return false;
+	return true;
+}
+
 static void launch_conv(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_conv_nd *a = args;
 	uint64_t oc = a->oc / a->groups, pixels = a->out[0] * a->out[1] * a->out[2];
 	uint32_t channels = oc % 8 == 0 ? 8 : oc % 4 == 0 ? 4 : oc % 2 == 0 ? 2 : 1;
-	size_t i;
 
-	for (i = 0; i < 3; i++)	/* coordinates are 32 bits there */
-		if (a->in[i] * a->s[i] + a->k[i] * a->d[i] + a->p[i] > INT32_MAX / 2 ||
-		    a->out[i] * a->s[i] > INT32_MAX / 2) {
-			refuse(l, "no Vulkan kernel convolves so long dimensions");
-			return;
-		}
+	if (!has_short_dims(a)) {
+		refuse(l, "no Vulkan kernel convolves so long dimensions");
+		return;
+	}
 	begin(l, "conv", THREADS);
 	param(l, a->type);
 	param(l, a->bias_type);

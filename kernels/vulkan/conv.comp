@@ -42,8 +42,10 @@ void main()
 	for (uint64_t u = LANE; u < units; u += LANES) {
 		const uint64_t pixel = u % pixels, nb = u / pixels, n = nb / blocks;
 		const uint64_t first = nb % blocks * CHANNELS, group = first / oc;
-		const int ox = int(pixel % a.out_[2]), oyz = int(pixel / a.out_[2]);
-		const int oy = oyz % int(a.out_[1]), oz = oyz / int(a.out_[1]);
+		/* of planes and rows there may be more together than an int counts */
+		const uint64_t oyz = pixel / a.out_[2];
+		const int ox = int(pixel - oyz * a.out_[2]);
+		const int oz = int(oyz / a.out_[1]), oy = int(oyz - uint64_t(oz) * a.out_[1]);
 		const uint64_t x = n * a.x_n + group * ic * in_pixels;
 		/* from an output channel's weights to the next one's, from an input's as well */
 		const uint64_t wo = TRANSPOSED ? taps : ic * taps;

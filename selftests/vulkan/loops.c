@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/conv.h"
 #include "selftests/vulkan/line.h"
 
 enum { FEW = 64, MOST = 1 << 20 };	/* what every device has; what is looked at */
@@ -186,6 +187,22 @@ TEST(at_the_limit)
 		check(&forms[k], n + 1);
 	}
 	rlx_log_set(NULL, NULL);
+}
+
+/* A dilation that is -1 as 32 bits, and of which a product wraps as 64 */
+TEST(long_dimensions_are_refused)
+{
+	struct rlx_k_conv_nd a = {
+		.n = 1, .ic = 1, .oc = 1, .groups = 1, .type = RLX_F32, .in = { 1, 1, 2 },
+		.out = { 1, 1, 1 }, .k = { 1, 1, 2 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
+	};
+	struct vk_launch l = { .can = true, .subgroup = 8 };
+
+	vk_launch_of(RLX_KERNEL_conv_nd)(&a, &l);
+	CHECKF(l.can, "%s", l.why);
+	a.d[2] = INT64_MAX;
+	vk_launch_of(RLX_KERNEL_conv_nd)(&a, &l);
+	CHECK(!l.can && strstr(l.why, "so long dimensions"));
 }
 
 TEST_MAIN()
