@@ -34,18 +34,19 @@ enum rlx_status vk_reach(struct vk_exec *x, struct vk_slot *s, struct rlx_arena 
 {
 	struct vk_device *d = device_of(x);
 	struct vk_window *w = a ? vk_window_get(d, a) : NULL;
+	char why[VK_WHY] = "";
 	enum rlx_status st;
 
 	drop(x, s);
 	s->window = w;
 	if (w && !vk_guard)
-		s->host = vk_window_at(d, w, p, bytes);
+		s->host = vk_window_at(d, w, p, bytes, why);
 	if (s->host.at)
 		return RLX_OK;
 	if (!vk_guard)
 		rlx_log(RLX_LOG_WARN, "%s: %llu bytes are staged, which copies them in every "
 			"run: %s", d->base.name, (unsigned long long)bytes,
-			w ? vk_window_why(w) : a ? "out of memory" : "they are no arena's");
+			w ? why : a ? "out of memory" : "they are no arena's");
 	st = vk_span_new(d, VK_STAGING, bytes, &s->stage, err);
 	if (!st)
 		s->host = vk_span_region(&s->stage);

@@ -234,11 +234,10 @@ void vk_memory_free(struct vk_device *d);
 struct vk_window *vk_window_get(struct vk_device *d, struct rlx_arena *a);
 /*
  * Where the device has @bytes at @p of the arena, imported now if they are not yet, and until
- * the window is put. Address 0: it cannot have them in place; vk_window_why() says why.
+ * the window is put. Address 0: it cannot have them in place; @why says why.
  */
 struct vk_region vk_window_at(struct vk_device *d, struct vk_window *w, const void *p,
-			      uint64_t bytes);
-const char *vk_window_why(const struct vk_window *w);
+			      uint64_t bytes, char why[VK_WHY]);
 bool vk_window_is_of(const struct vk_window *w, const struct rlx_arena *a);
 void vk_window_put(struct vk_device *d, struct vk_window *w);
 

@@ -22,7 +22,6 @@ struct vk_window {
 	uint32_t	  refs;
 	struct vk_piece	 *piece;
 	uint32_t	  n, cap;
-	char		  why[VK_WHY];
 };
 
 struct vk_window *vk_window_get(struct vk_device *d, struct rlx_arena *a)
@@ -48,28 +47,24 @@ bool vk_window_is_of(const struct vk_window *w, const struct rlx_arena *a)
 	return w && w->arena == a;
 }
 
-const char *vk_window_why(const struct vk_window *w)
-{
-	return w->why;
-}
-
 /*
  * The range @p, grown to what the driver imports by; false if that is beyond the arena. Drivers
  * accept what is not aligned, and need not: it is checked here.
  */
-static bool align_range(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
+static bool align_range(const struct vk_device *d, const struct vk_window *w, struct vk_piece *p,
+			char why[VK_WHY])
 {
 	uint64_t by = d->is->host_align, end = p->from + p->bytes;
 
 	if (!by || (uintptr_t)w->base % by) {
-		snprintf(w->why, sizeof(w->why), "memory at %p is not aligned to %llu, which this "
+		snprintf(why, VK_WHY, "memory at %p is not aligned to %llu, which this "
 			 "driver imports by", (void *)w->base, (unsigned long long)by);
 		return false;
 	}
 	p->from -= p->from % by;
 	end += (by - end % by) % by;
 	if (end > w->size) {
-		snprintf(w->why, sizeof(w->why), "the last %llu bytes are no whole %llu, which "
+		snprintf(why, VK_WHY, "the last %llu bytes are no whole %llu, which "
 			 "this driver imports by", (unsigned long long)(w->size % by),
 			 (unsigned long long)by);
 		return false;
@@ -82,7 +77,8 @@ static bool align_range(struct vk_device *d, struct vk_window *w, struct vk_piec
  * The range of a piece that has @p's bytes: all of its part of the arena, or, where they cross
  * from one part to the next, those alone. False: neither can be imported.
  */
-static bool choose_range(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
+static bool choose_range(const struct vk_device *d, const struct vk_window *w, struct vk_piece *p,
+			 char why[VK_WHY])
 {
 	uint64_t by = d->is->host_align ? d->is->host_align : 1, end = p->from + p->bytes;
 	uint64_t part = d->is->most_buffer < PIECE_BYTES ? d->is->most_buffer : PIECE_BYTES;
@@ -96,28 +92,29 @@ static bool choose_range(struct vk_device *d, struct vk_window *w, struct vk_pie
 		p->from = all.from;
 		p->bytes = all.bytes;
 	}
-	return align_range(d, w, p);
+	return align_range(d, w, p, why);
 }
 
 /* The lock is held. */
-static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
+static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p, char why[VK_WHY])
 {
 	struct vk_piece want = *p;
 	VkResult r;
 
-	if (!choose_range(d, w, p))
+	if (!choose_range(d, w, p, why))
 		return false;
 	if (!rlx_grow(&w->piece, &w->cap, w->n + 1, sizeof(*p))) {
-		snprintf(w->why, sizeof(w->why), "out of memory");
+		snprintf(why, VK_WHY, "out of memory");
 		return false;
 	}
 	r = vk_piece_import(d, p, w->base + p->from);
-	if (r && align_range(d, w, &want) && want.bytes < p->bytes) {	/* what is asked for */
+	/* what is asked for */
+	if (r && align_range(d, w, &want, why) && want.bytes < p->bytes) {
 		*p = want;
 		r = vk_piece_import(d, p, w->base + p->from);
 	}
 	if (r) {
-		snprintf(w->why, sizeof(w->why), "the driver refused %llu bytes of it: %s",
+		snprintf(why, VK_WHY, "the driver refused %llu bytes of it: %s",
 			 (unsigned long long)p->bytes, vk_result_name(r));
 		return false;
 	}
@@ -130,21 +127,23 @@ static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
 }
 
 struct vk_region vk_window_at(struct vk_device *d, struct vk_window *w, const void *p,
-			      uint64_t bytes)
+			      uint64_t bytes, char why[VK_WHY])
 {
 	struct vk_region at = { .at = 0 };
 	uint64_t from = (uint64_t)((const char *)p - w->base);
 	struct vk_piece want = { .from = from, .bytes = bytes ? bytes : 1 };
 	uint32_t i;
 
-	if (from > w->size || want.bytes > w->size - from)
+	if (from > w->size || want.bytes > w->size - from) {
+		snprintf(why, VK_WHY, "they reach beyond the arena");
 		return at;
+	}
 	pthread_mutex_lock(&d->lock);
 	for (i = 0; i < w->n; i++)
 		if (from >= w->piece[i].from &&
 		    from + want.bytes <= w->piece[i].from + w->piece[i].bytes)
 			break;
-	if (i < w->n || import(d, w, &want)) {
+	if (i < w->n || import(d, w, &want, why)) {
 		at.buf = w->piece[i].buf;
 		at.off = from - w->piece[i].from;
 		at.at = w->piece[i].at + at.off;

@@ -159,9 +159,43 @@ TEST(staged)
 	free(m);
 }
 
-/* ---- failures of the driver ---- */
-
 static VkResult failing;
+
+static VKAPI_ATTR VkResult VKAPI_CALL fail_allocate(VkDevice d, const VkMemoryAllocateInfo *i,
+						    const VkAllocationCallbacks *c,
+						    VkDeviceMemory *out);
+
+/* Two ask for bytes of one window: each is told its own reason, whoever came last. */
+TEST(reasons_are_of_who_asks)
+{
+	char late[VK_WHY] = "", refused[VK_WHY] = "";
+	struct rlx_arena *a = arena(1 << 20, 0);
+	struct rlx_error err = { 0 };
+	struct rlx_device *dev = NULL;
+	struct vk_window *w;
+	struct vk_device *d;
+	PFN_vkAllocateMemory real;
+	char *base = rlx_arena_base(a);
+
+	CHECKF(!rlx_device_get("vulkan", 0, &dev, &err), "%s", err.text);
+	d = (struct vk_device *)dev;
+	w = vk_window_get(d, a);
+	CHECK(w);
+	real = d->api.AllocateMemory;
+	d->api.AllocateMemory = fail_allocate;
+	failing = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+	CHECK(!vk_window_at(d, w, base, 64, refused).at);
+	d->api.AllocateMemory = real;
+	CHECK(!vk_window_at(d, w, base + (1 << 20) - 64, 128, late).at);
+	CHECKF(strstr(refused, "the driver refused"), "%s", refused);
+	CHECKF(strstr(late, "beyond the arena"), "%s", late);
+	CHECK(vk_window_at(d, w, base, 64, late).at);
+	vk_window_put(d, w);
+	rlx_device_put(dev);
+	rlx_arena_put(a);
+}
+
+/* ---- failures of the driver ---- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL fail_submit(VkQueue q, uint32_t n, const VkSubmitInfo *i,
 						  VkFence f)
