@@ -93,6 +93,33 @@ TEST(arrays_become_records)
 	     "20 tokens");
 }
 
+/* How many have a fingerprint, of an array of objects */
+static int fingerprints(const struct said *said)
+{
+	struct rlx_json *j = cli_json(said);
+	struct rlx_json_iter it = rlx_json_iter(j, 0);
+	int n = 0;
+
+	while (rlx_json_next(&it))
+		n += rlx_json_get(j, it.val, "fingerprint") != 0;
+	return n;
+}
+
+TEST(several_are_one_document)
+{
+	struct said *s;
+
+	cli_begin();
+	write_arrays();
+	s = RLX("data", "info", "--json", "n.npy", "x.npy", "n=n.npy,x=x.npy");
+	CHECK_EQ(fingerprints(s), 3);
+	s = RLX("data", "info", "--json", "n.npy", "none", "x.npy");
+	CHECKF(s->status == 3 && strstr(s->err, "none"), "%d: %s", s->status, s->err);
+	s->status = 0;
+	CHECK_EQ(fingerprints(s), 1);
+	ENDS(RLX("data", "verify", "--json", "n.npy"), 2, err, "--json is for info");
+}
+
 /* Nobody writes to it: each says so at once, instead of waiting. */
 TEST(fifos_are_refused)
 {

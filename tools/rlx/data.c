@@ -30,43 +30,40 @@ static const char *kind_of(const struct dataset *d)
 	return d->stream ? "stream" : d->file->info.stride ? "records" : "variable records";
 }
 
-static void print_json(const char *path, const struct dataset *d)
+static void put_set(struct rlx_json_writer *w, const char *path, const struct dataset *d)
 {
-	struct rlx_json_writer w;
 	char text[120];
 	unsigned int i;
 
-	rlx_json_writer_begin(&w, stdout, true);
-	rlx_json_put_begin(&w, '{');
-	rlx_json_put_key(&w, "path");
-	rlx_json_put_str(&w, path);
-	rlx_json_put_key(&w, "kind");
-	rlx_json_put_str(&w, kind_of(d));
-	rlx_json_put_key(&w, "records");
-	rlx_json_put_int(&w, (int64_t)d->records);
-	rlx_json_put_key(&w, "chunks");
-	rlx_json_put_int(&w, (int64_t)d->chunks);
-	rlx_json_put_key(&w, "direct");
-	rlx_json_put_bool(&w, d->part[0].direct);
-	rlx_json_put_key(&w, "fingerprint");
+	rlx_json_put_begin(w, '{');
+	rlx_json_put_key(w, "path");
+	rlx_json_put_str(w, path);
+	rlx_json_put_key(w, "kind");
+	rlx_json_put_str(w, kind_of(d));
+	rlx_json_put_key(w, "records");
+	rlx_json_put_int(w, (int64_t)d->records);
+	rlx_json_put_key(w, "chunks");
+	rlx_json_put_int(w, (int64_t)d->chunks);
+	rlx_json_put_key(w, "direct");
+	rlx_json_put_bool(w, d->part[0].direct);
+	rlx_json_put_key(w, "fingerprint");
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)d->fingerprint);
-	rlx_json_put_str(&w, text);
+	rlx_json_put_str(w, text);
 	if (d->file) {
-		rlx_json_put_key(&w, "chunk_bytes");
-		rlx_json_put_int(&w, (int64_t)d->file->info.chunk_bytes);
-		rlx_json_put_key(&w, "stride");
-		rlx_json_put_int(&w, (int64_t)d->file->info.stride);
+		rlx_json_put_key(w, "chunk_bytes");
+		rlx_json_put_int(w, (int64_t)d->file->info.chunk_bytes);
+		rlx_json_put_key(w, "stride");
+		rlx_json_put_int(w, (int64_t)d->file->info.stride);
 	}
-	rlx_json_put_key(&w, "fields");
-	rlx_json_put_begin(&w, '{');
+	rlx_json_put_key(w, "fields");
+	rlx_json_put_begin(w, '{');
 	for (i = 0; i < d->fields; i++) {
-		rlx_json_put_key(&w, d->field[i].field.name);
+		rlx_json_put_key(w, d->field[i].field.name);
 		type_text(text, sizeof(text), &d->field[i].field.type);
-		rlx_json_put_str(&w, text);
+		rlx_json_put_str(w, text);
 	}
-	rlx_json_put_end(&w);
-	rlx_json_put_end(&w);
-	rlx_json_writer_end(&w);
+	rlx_json_put_end(w);
+	rlx_json_put_end(w);
 }
 
 static void print_set(const char *path, const struct dataset *d)
@@ -97,7 +94,33 @@ static void print_set(const char *path, const struct dataset *d)
 			       d->part[i].path);
 }
 
-static int info(const struct data_args *a, const struct arg_list *path)
+/* Of one file an object, of several an array of them: also where one cannot be opened. */
+static int info_json(const struct arg_list *path)
+{
+	struct rlx_json_writer w;
+	struct rlx_error err = { 0 };
+	struct dataset d;
+	unsigned int i;
+	int rc = TOOL_OK;
+
+	rlx_json_writer_begin(&w, stdout, true);
+	if (path->n > 1)
+		rlx_json_put_begin(&w, '[');
+	for (i = 0; i < path->n && !rc; i++) {
+		if (dataset_open(&d, path->v[i], false, &err)) {
+			rc = told(&err);
+			continue;
+		}
+		put_set(&w, path->v[i], &d);
+		dataset_close(&d);
+	}
+	if (path->n > 1)
+		rlx_json_put_end(&w);
+	rlx_json_writer_end(&w);
+	return rc;
+}
+
+static int info(const struct arg_list *path)
 {
 	struct rlx_error err = { 0 };
 	struct dataset d;
@@ -106,10 +129,7 @@ static int info(const struct data_args *a, const struct arg_list *path)
 	for (i = 0; i < path->n; i++) {
 		if (dataset_open(&d, path->v[i], false, &err))
 			return told(&err);
-		if (a->json)
-			print_json(path->v[i], &d);
-		else
-			print_set(path->v[i], &d);
+		print_set(path->v[i], &d);
 		dataset_close(&d);
 	}
 	return TOOL_OK;
@@ -147,6 +167,8 @@ static int check(const struct data_args *a, const char *verb)
 	if (!convert && (a->output || a->text || a->stream || a->images ||
 			 a->chunk != UINT64_MAX || a->tokenizer || a->end))
 		return tool_fail("data", TOOL_USAGE, "%s takes no options of convert", verb);
+	if (a->json && strcmp(verb, "info"))
+		return tool_fail("data", TOOL_USAGE, "--json is for info");
 	if (a->chunk != UINT64_MAX && (a->chunk < RECORD_CHUNK_MIN / 1024 ||
 				       a->chunk > RECORD_CHUNK_MAX / 1024))
 		return tool_fail("data", TOOL_USAGE, "--chunk is %llu, want 64 to 4096, a power of "
@@ -169,7 +191,9 @@ static int run(const struct data_args *a, struct arg_list *rest)
 		return TOOL_USAGE;
 	if (*verb == 'c')
 		return data_convert(a, &input);
-	return *verb == 'i' ? info(a, &input) : verify(&input);
+	if (*verb == 'v')
+		return verify(&input);
+	return a->json ? info_json(&input) : info(&input);
 }
 
 int cmd_data(int argc, char **argv)
@@ -189,7 +213,7 @@ int cmd_data(int argc, char **argv)
 		{ "images", ARG_FLAG, &a.images, NULL,
 		  "convert: a folder of folders, one a class, of PNG and PNM images" },
 		{ "chunk", ARG_UINT, &a.chunk, "KIB", "of a chunk: 64 to 4096, a power of two" },
-		{ "json", ARG_FLAG, &a.json, NULL, "info: as JSON" },
+		{ "json", ARG_FLAG, &a.json, NULL, "info: as JSON, of several an array" },
 	};
 	const struct args args = {
 		"data", "convert|info|verify INPUT ... [OPTION ...]",
