@@ -182,6 +182,8 @@ TEST(wrong_usage)
 	ENDS(RLX("dump", "relu.rlx", "--pass", "all", "--format", "svg"), 2, err, "name one pass");
 	ENDS(RLX("embed", "--corpus", "x", "--query", "y"), 2, err, "--model is needed");
 	ENDS(RLX("info", "--arena", "0"), 2, err, "at least 1 MiB");
+	ENDS(RLX("info", "--verify"), 2, err, "--verify wants a PLAN-FILE");
+	ENDS(RLX("info", "--arena", "64", "relu.plan"), 2, err, "--arena is for the machine");
 }
 
 TEST(what_cannot_be_read)

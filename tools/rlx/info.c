@@ -336,7 +336,7 @@ int cmd_info(int argc, char **argv)
 {
 	struct arg_list rest = { 0 };
 	bool json = false, verify = false;
-	uint64_t mib = 64;
+	uint64_t mib = UINT64_MAX;	/* not said */
 	const struct arg arg[] = {
 		{ "json", ARG_FLAG, &json, NULL, "print JSON" },
 		{ "arena", ARG_UINT, &mib, "MIB", "size of the example arena (64)" },
@@ -354,14 +354,16 @@ int cmd_info(int argc, char **argv)
 
 	if (!args_parse(&a, argc, argv, &rc))
 		goto out_free;
-	if (rest.n) {
+	if (!rest.n && verify)
+		rc = tool_fail("info", TOOL_USAGE, "--verify wants a PLAN-FILE");
+	else if (rest.n && mib != UINT64_MAX)
+		rc = tool_fail("info", TOOL_USAGE, "--arena is for the machine, not a PLAN-FILE");
+	else if (rest.n)
 		rc = plan_file(&o, rest.v[0], json, verify);
-		goto out_free;
-	}
-	if (!mib || mib > UINT64_MAX >> 20)
+	else if (!mib || (mib != UINT64_MAX && mib > UINT64_MAX >> 20))
 		rc = tool_fail("info", TOOL_USAGE, "--arena must be at least 1 MiB");
 	else
-		rc = machine(&o, json, mib << 20);
+		rc = machine(&o, json, (mib == UINT64_MAX ? 64 : mib) << 20);
 out_free:
 	arg_list_free(&rest);
 	return rc;
