@@ -81,6 +81,30 @@ TEST(help)
 	ENDS(RLX("help", "xyz"), 2, err, "no command 'xyz'");
 }
 
+/* Those that there are, in the help of commands that compile. */
+TEST(help_names_devices)
+{
+	static const char *const commands[] = { "run", "bench", "compile", "explain", "embed" };
+	static const char *const devices[] = {
+#define BACKEND(name)		#name,
+#define LOADED(name, library)	#name,
+#include "backends/backends.def"
+#undef BACKEND
+#undef LOADED
+	};
+	const char *at;
+	size_t i, k;
+
+	cli_begin();
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		at = strstr(RLX(commands[i], "--help")->out, "--device NAME");
+		CHECKF(at, "%s", commands[i]);
+		for (k = 0; k < sizeof(devices) / sizeof(devices[0]); k++)
+			CHECKF(memmem(at, 150, devices[k], strlen(devices[k])), "%s: %s: %.150s",
+			       commands[i], devices[k], at);
+	}
+}
+
 /* What fails names where. */
 TEST(no_server)
 {

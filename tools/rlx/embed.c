@@ -395,7 +395,7 @@ int cmd_embed(int argc, char **argv)
 		  "a longer paragraph is cut (256)" },
 		{ "min-letters", ARG_UINT, &a.min_letters, "N",
 		  "a paragraph with fewer is left out (24)" },
-		{ "device", ARG_STR, &a.device, "NAME", "cpu (default), ref" },
+		{ "device", ARG_STR, &a.device, "NAME", DEVICE_WORDS },
 		{ "threads", ARG_UINT, &a.threads, "N", "0: all allowed (default)" },
 		{ "precision", ARG_WORD, &a.precision, PRECISION_WORDS,
 		  "what GEMMs are computed in (f32)" },

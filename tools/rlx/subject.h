@@ -28,8 +28,7 @@ struct subject_args {
 	{ "shape", ARG_LIST, &(a)->shape, "NAME=D,D,...",		\
 	  "the whole shape of an input" },				\
 	{ "seed", ARG_UINT, &(a)->seed, "N", "of random inputs (1)" },	\
-	{ "device", ARG_STR, &(a)->device, "NAME", \
-	  "cpu (default), cuda, rocm, ref, null; cuda:1 is the second" }, \
+	{ "device", ARG_STR, &(a)->device, "NAME", DEVICE_WORDS },	\
 	{ "precision", ARG_WORD, &(a)->precision, PRECISION_WORDS,	\
 	  "what float ops compute in (f32: as written)" },		\
 	{ "no-fuse", ARG_FLAG, &(a)->no_fuse, NULL, "do not fuse ops" },	\

@@ -12,6 +12,9 @@
 #include "tools/rlx/commands.def"
 #undef COMMAND
 
+/* What --device takes: the rows of backends/backends.def, and one of several */
+#define DEVICE_WORDS "cpu (default), cuda, rocm, vulkan, pjrt, ref, null; cuda:1 is the second"
+
 #define N_ELEM(a) ((unsigned int)(sizeof(a) / sizeof((a)[0])))
 
 #endif
