@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* rlx data: convert, info, verify. */
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "rlx/data.h"
@@ -118,6 +120,54 @@ TEST(several_are_one_document)
 	s->status = 0;
 	CHECK_EQ(fingerprints(s), 1);
 	ENDS(RLX("data", "verify", "--json", "n.npy"), 2, err, "--json is for info");
+}
+
+/* What a terminal of its own reads of rlx data info @name. */
+static const char *on_a_terminal(const char *name, int code)
+{
+	static char out[4096];
+	int master = posix_openpt(O_RDWR | O_NOCTTY), slave, status;
+	ssize_t n = 0, got;
+	pid_t pid;
+
+	CHECK(master >= 0 && !grantpt(master) && !unlockpt(master));
+	slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+	CHECK(slave >= 0);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		dup2(slave, STDOUT_FILENO);
+		dup2(slave, STDERR_FILENO);
+		execl(cli_program(), "rlx", "data", "info", name, NULL);
+		_exit(127);
+	}
+	close(slave);
+	while ((got = read(master, out + n, sizeof(out) - 1 - (size_t)n)) > 0)
+		n += got;
+	out[n] = 0;
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == code, "%s", out);
+	close(master);
+	return out;
+}
+
+/* Names may hold what terminals obey: there they are shown. Who else reads has what they are. */
+TEST(control_characters)
+{
+	static const char name[] = "a\x1b]0;x\ab\r\x7f \xc2\x9b" "31m\x9b" "1m "
+				   "\xc3\x9f\xc2\xa9.npy";
+	static const char shown[] = "a\\x1b]0;x\\x07b\\x0d\\x7f \\x9b" "31m\\x9b" "1m "
+				    "\xc3\x9f\xc2\xa9.npy: ";
+	const char *said;
+
+	cli_begin();
+	said = on_a_terminal(name, 3);
+	CHECKF(strstr(said, shown), "%s", said);
+	write_arrays();
+	CHECK(!rename("n.npy", name));
+	said = on_a_terminal(name, 0);
+	CHECKF(strstr(said, shown), "%s", said);
+	ENDS(RLX("data", "info", name), 0, out, name);
 }
 
 /* Nobody writes to it: each says so at once, instead of waiting. */

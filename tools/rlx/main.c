@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/rlx/args.h"
+#include "tools/rlx/terminal.h"
 #include "tools/rlx/tool.h"
 
 static const struct {
@@ -110,6 +111,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	hold_standard();
+	terminal_guard();
 	rc = dispatch(argc, argv);
 	if ((fflush(stdout) || ferror(stdout)) && rc < TOOL_USAGE) {
 		fputs("rlx: cannot write to standard output\n", stderr);

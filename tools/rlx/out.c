@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "tools/rlx/out.h"
+#include "tools/rlx/terminal.h"
 
 double now(void)
 {
@@ -158,15 +159,15 @@ void progress_at(struct progress *p, uint64_t done)
 	p->next = t + 0.1;
 	left = done ? (t - p->begin) * (double)(p->total - done) / (double)done : 0;
 	n = (int)(30 * (done < p->total ? done : p->total) / p->total);
-	fprintf(stderr, "\r%s [%.*s%*s] %llu/%llu, %.0f s left \033[K", p->what, n,
-		bar, 30 - n, "", (unsigned long long)done,
-		(unsigned long long)p->total, left);
-	fflush(stderr);
+	terminal_put(stderr, "\r");
+	fprintf(stderr, "%s [%.*s%*s] %llu/%llu, %.0f s left ", p->what, n, bar, 30 - n, "",
+		(unsigned long long)done, (unsigned long long)p->total, left);
+	terminal_put(stderr, "\033[K");
 }
 
 void progress_end(struct progress *p)
 {
 	if (p->on)
-		fprintf(stderr, "\r\033[K");
+		terminal_put(stderr, "\r\033[K");
 	p->on = false;
 }

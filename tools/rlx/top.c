@@ -9,6 +9,7 @@
 
 #include "tools/rlx/address.h"
 #include "tools/rlx/scrape.h"
+#include "tools/rlx/terminal.h"
 #include "tools/rlx/tool.h"
 
 struct top_args {
@@ -116,7 +117,7 @@ static bool print(const struct top_args *a, const struct scrape *x, const struct
 	bool ok;
 
 	if (isatty(STDOUT_FILENO))
-		fputs("\033[H\033[2J", stdout);
+		terminal_put(stdout, "\033[H\033[2J");
 	printf("%s  %s  %.0f connections  requests p50 %.2f ms  p99 %.2f ms\n", a->to,
 	       scrape_get(y, "rlxd_ready") > 0 ? "ready" : "not ready",
 	       scrape_get(y, "rlxd_connections"),

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "rlx/inspect.h"
+#include "tools/rlx/terminal.h"
 #include "tools/rlx/tool.h"
 #include "tools/rlx/train_job.h"
 #include "train/comm.h"
@@ -169,9 +170,11 @@ static void show_progress(struct loop *l, bool line)
 
 	if (!l->tty && !line)
 		return;
-	printf("%sstep %llu/%llu  loss %.4f  %.1f steps/s  %.0f rows/s  %llu:%02llu left%s",
-	       l->tty ? "\r\033[K" : "", (unsigned long long)l->step,
-	       (unsigned long long)l->j->c.steps, l->sum / (double)(l->n_sum ? l->n_sum : 1), rate,
+	if (l->tty)
+		terminal_put(stdout, "\r\033[K");
+	printf("step %llu/%llu  loss %.4f  %.1f steps/s  %.0f rows/s  %llu:%02llu left%s",
+	       (unsigned long long)l->step, (unsigned long long)l->j->c.steps,
+	       l->sum / (double)(l->n_sum ? l->n_sum : 1), rate,
 	       rate * (double)(l->j->c.batch * l->j->c.accumulate * l->j->ranks),
 	       (unsigned long long)(eta / 60), (unsigned long long)(eta % 60), line ? "" : " ");
 	fflush(stdout);
