@@ -123,6 +123,16 @@ TEST(no_server)
 	ENDS(RLX("top", "--key-file", "/dev/zero"), 3, err, "/dev/zero: no key of 1 to 254");
 }
 
+/* Of texts to train by what is no regular file is left out, a FIFO without waiting for a writer. */
+TEST(train_leaves_fifos_out)
+{
+	cli_begin();
+	CHECK(!mkfifo("fifo", 0600));
+	cli_write("text.conf", "[model]\nkind = decoder\n[data]\ntext = fifo\n"
+		  "[output]\nfolder = .\n");
+	ENDS(RLX("train", "text.conf"), 3, err, "fifo");
+}
+
 /* Each tells what 1 means of it, once, or that it never ends so. */
 TEST(help_tells_exit_statuses)
 {

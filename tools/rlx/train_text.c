@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "io/formats/file.h"
 #include "tools/rlx/train.h"
 
 enum { PATH = 4096, MOST = 1 << 30 };
@@ -19,29 +20,21 @@ struct text {
 /* Append what @path holds; what is no regular file is left out. */
 static bool append(struct text *t, const char *path, struct rlx_error *err)
 {
-	FILE *f = fopen(path, "re");
-	struct stat st;
-	size_t got;
+	struct rlx_error why = { 0 };
+	struct rlx_file f;
 
-	if (!f) {
-		rlx_fail(err, RLX_EACCES, "%s cannot be opened: %s", path, strerror(errno));
-		return false;
+	if (rlx_file_map(&f, path, &why)) {
+		if (why.status != RLX_EBADFD)
+			*err = why;
+		return !err->status;
 	}
-	if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode)) {
-		fclose(f);
-		return true;
+	if (f.n > MOST - t->n || !rlx_grow(&t->p, &t->cap, t->n + (uint32_t)f.n, 1)) {
+		rlx_fail(err, RLX_ENOMEM, "%s: over 1 GiB of text, or out of memory", path);
+	} else {
+		memcpy(t->p + t->n, f.p, f.n);
+		t->n += (uint32_t)f.n;
 	}
-	do {
-		if (t->n > MOST - 65536 || !rlx_grow(&t->p, &t->cap, t->n + 65536, 1)) {
-			rlx_fail(err, RLX_ENOMEM, "%s: over 1 GiB of text, or out of memory", path);
-			break;
-		}
-		got = fread(t->p + t->n, 1, 65536, f);
-		t->n += (uint32_t)got;
-	} while (got);
-	if (ferror(f))
-		rlx_fail(err, RLX_EIO, "%s cannot be read: %s", path, strerror(errno));
-	fclose(f);
+	rlx_file_unmap(&f);
 	return !err->status;
 }
 
