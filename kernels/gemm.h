@@ -7,8 +7,8 @@
  * for every batch index, rows of A, B, C and R lying lda, ldb, ldc and ldr
  * elements apart. Sums run over K in one fixed order, whatever M, N, the batch
  * or the split over threads: a row's result has the same bits alone and among
- * others. (But B by columns times M <= RLX_K_GEMM_DOT_M rows sums otherwise
- * than with more rows.)
+ * others. (But more than a few columns, rlx_k_gemm_few_columns(), that lie as rows
+ * times M <= RLX_K_GEMM_DOT_M rows sum otherwise than times more rows.)
  *
  * How to use it, here for weights known at load time, on ISA level isa with
  * kernels K = rlx_kernels_get(isa):
@@ -209,29 +209,109 @@ static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
 	return blocks ? (g->m + blocks - 1) / blocks : 1;
 }
 
-/* Units of gemm_f32, gemm_f16 and gemm_f64: rows x one panel, by batch. */
-static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
-				      enum rlx_isa isa)
+/*
+ * So few columns would leave most of a panel empty, which rows of A do not: the product goes
+ * as C^T = B^T A^T, but in tiles.
+ */
+static inline bool rlx_k_gemm_is_thin(const struct rlx_k_gemm *g, enum rlx_isa isa)
 {
-	size_t rows = rlx_k_gemm_rows(g, isa);
+	size_t few = rlx_k_gemm_nr(isa) / (g->a_type == RLX_F64 ? 8 : 4);
 
+	return g->n <= few && g->a_type == g->b_type && !g->compute &&
+	       (g->a_type != RLX_BF16 || isa < RLX_ISA_V4_AMX);
+}
+
+/*
+ * And by dot products, which want a K that is worth adding up their vectors, the longer the
+ * more of them there are. Weights are better columns then than packed. The rule does not know
+ * how many rows there are: their bits are the same alone.
+ */
+static inline bool rlx_k_gemm_few_columns(const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	size_t k = g->n > 6 ? 24 : g->n > 4 ? 8 : g->n > 1 ? 4 : 0;
+
+	return rlx_k_gemm_is_thin(g, isa) && !g->trans_a && g->k >= g->n * k;
+}
+
+/*
+ * Does it? What is transposed here only with many rows has the same bits with few, be it dot
+ * products or sums of tiles, which must not start from a bias then.
+ */
+static inline bool rlx_k_gemm_transposes(const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	if (g->b_form == RLX_B_PACKED)
+		return false;
+	if (g->trans_a)
+		return rlx_k_gemm_is_thin(g, isa) && g->m >= 16;
+	return rlx_k_gemm_few_columns(g, isa) &&
+	       (g->b_form != RLX_B_COLS || g->m > RLX_K_GEMM_DOT_M || g->m > g->n);
+}
+
+/* C^T = B^T A^T, but that C and R lie as they are. */
+static inline struct rlx_k_gemm rlx_k_gemm_transposed(const struct rlx_k_gemm *g)
+{
+	const bool vector = g->n == 1 && g->ldb == 1 && g->b_form == RLX_B_ROWS;
+	struct rlx_k_gemm t = *g;
+
+	t.m = g->n;
+	t.n = g->m;
+	t.a = g->b;
+	t.trans_a = g->b_form == RLX_B_ROWS && !vector;
+	t.lda = vector ? g->k : g->ldb;
+	t.b = g->a;
+	t.b_form = g->trans_a ? RLX_B_ROWS : RLX_B_COLS;
+	t.ldb = g->lda;
+	t.bias = g->row_bias;
+	t.row_bias = g->bias;
+	for (int i = 0; i < 2; i++) {
+		t.a_step[i] = g->b_step[i];
+		t.b_step[i] = g->a_step[i];
+	}
+	return t;
+}
+
+/* Blocks of @rows rows x one panel, by batch. */
+static inline size_t rlx_k_gemm_blocks(const struct rlx_k_gemm *g, size_t rows,
+				       enum rlx_isa isa)
+{
 	return rlx_k_gemm_batches(g) * (g->m / rows + !!(g->m % rows)) *
 	       rlx_k_gemm_panels(g->n, isa);
 }
 
+/* Units of gemm_f32, gemm_f16 and gemm_f64: rows x one panel, by batch. */
+static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
+				      enum rlx_isa isa)
+{
+	const struct rlx_k_gemm t = rlx_k_gemm_transposes(g, isa) ? rlx_k_gemm_transposed(g) : *g;
+
+	return rlx_k_gemm_blocks(&t, rlx_k_gemm_rows(&t, isa), isa);
+}
+
 /*
- * Bytes of scratch a thread needs: one tile, a block of A laid out afresh and
- * one panel of B where it is not packed as the kernel's tiles read it; elements
+ * Bytes of scratch a thread needs where nothing is transposed: one tile, a block of A laid out
+ * afresh and one panel of B where it is not packed as the kernel's tiles read it; elements
  * take four bytes or less.
  */
-static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
-					enum rlx_isa isa)
+static inline size_t rlx_k_gemm_scratch_as_is(const struct rlx_k_gemm *g, enum rlx_isa isa)
 {
 	size_t rows = rlx_k_gemm_rows(g, isa), nr = rlx_k_gemm_nr(isa);
 
 	return rlx_k_gemm_mr(isa) * nr * 4 + rows * (g->k + 48) * 4 +
 	       (g->b_form == RLX_B_PACKED && rlx_k_type_size(g->b_type) > 2 ? 0 :
 		nr * (g->k + 4) * 4);
+}
+
+/* And where it may be: then also a panel's sums by rows of C. */
+static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
+					enum rlx_isa isa)
+{
+	size_t nr = rlx_k_gemm_nr(isa);
+	struct rlx_k_gemm t;
+
+	if (!rlx_k_gemm_transposes(g, isa))
+		return rlx_k_gemm_scratch_as_is(g, isa);
+	t = rlx_k_gemm_transposed(g);
+	return rlx_k_gemm_scratch_as_is(&t, isa) + (nr * g->n + 16) * 4;
 }
 
 /* In gemm_f64 they take eight. */
@@ -275,14 +355,24 @@ static inline size_t rlx_k_gemm_low_rows(const struct rlx_k_gemm *g,
 	return blocks ? ((g->m + blocks - 1) / blocks + 15) / 16 * 16 : 16;
 }
 
+/* As rlx_k_gemm_is_thin(), of gemm_bf16 and gemm_i8. */
+static inline bool rlx_k_gemm_low_is_thin(const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	return g->a_type == RLX_BF16 && rlx_k_gemm_is_thin(g, isa);
+}
+
+static inline bool rlx_k_gemm_low_transposes(const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	return rlx_k_gemm_low_is_thin(g, isa) && rlx_k_gemm_transposes(g, isa);
+}
+
 /* Units of gemm_bf16 and gemm_i8: rows x one panel, by batch. */
 static inline size_t rlx_k_gemm_low_units(const struct rlx_k_gemm *g,
 					  enum rlx_isa isa)
 {
-	size_t rows = rlx_k_gemm_low_rows(g, isa);
-
-	return rlx_k_gemm_batches(g) * (g->m / rows + !!(g->m % rows)) *
-	       rlx_k_gemm_panels(g->n, isa);
+	if (rlx_k_gemm_low_transposes(g, isa))
+		return rlx_k_gemm_units(g, isa);
+	return rlx_k_gemm_blocks(g, rlx_k_gemm_low_rows(g, isa), isa);
 }
 
 /* Bytes of sums: of a register tile, or of a block of rows in tiles. */
@@ -303,7 +393,8 @@ static inline size_t rlx_k_gemm_low_scratch(const struct rlx_k_gemm *g,
 	size_t row = rlx_k_gemm_tile_steps(g->k, 2) * 64;
 
 	if (isa < RLX_ISA_V4_AMX)
-		return rlx_k_gemm_scratch(g, isa);
+		return rlx_k_gemm_low_transposes(g, isa) ? rlx_k_gemm_scratch(g, isa) :
+							   rlx_k_gemm_scratch_as_is(g, isa);
 	return rlx_k_gemm_low_sums(rows, isa) + rows * (row + 128) +
 	       (g->b_form == RLX_B_PACKED ? 0 : nr * (row + 4));
 }

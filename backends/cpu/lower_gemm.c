@@ -2,6 +2,7 @@
 /* Which family multiplies; right-hand sides of constants and params are packed once. */
 #include "backends/common/gemm.h"
 #include "backends/cpu/cpu.h"
+#include "kernels/copy.h"
 
 /* The family that multiplies. */
 struct family {
@@ -21,15 +22,6 @@ static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 	struct rlx_k_gemm *g = args;
 
 	g->m = (size_t)rows;
-	return rlx_k_gemm_units(g, isa);
-}
-
-/* Of a GEMV: its rows are columns of the transposed product. */
-static uint64_t set_columns(void *args, int64_t rows, enum rlx_isa isa)
-{
-	struct rlx_k_gemm *g = args;
-
-	g->n = (size_t)rows;
 	return rlx_k_gemm_units(g, isa);
 }
 
@@ -68,9 +60,11 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 			struct family *f)
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
-	const size_t few = 2 * rlx_k_gemm_mr(cpu_isa(lo));
+	/* few of one of both: its elements are read once, and widened in registers */
+	const bool few = g->m <= 2 * rlx_k_gemm_mr(cpu_isa(lo)) ||
+			 rlx_k_gemm_few_columns(g, cpu_isa(lo));
 	/* better widened for a block of rows, where nothing multiplies bf16 as such */
-	const bool many = g->m > few && cpu_isa(lo) < RLX_ISA_V4X;
+	const bool many = !few && cpu_isa(lo) < RLX_ISA_V4X;
 	enum rlx_dtype b = rlx_lower_in(lo, 1)->dtype;
 
 	if (a == RLX_F64 || b == RLX_F64) {
@@ -101,7 +95,8 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 		f->pack_size = rlx_k_gemm_f16_pack_size;
 		f->packed = RLX_F16;
 		/* columns that nobody packed are turned into rows of floats as well */
-		if (g->m <= few && (once || g->b_form != RLX_B_COLS || g->m <= RLX_K_GEMM_DOT_M))
+		if (few && (once || g->b_form != RLX_B_COLS || g->m <= RLX_K_GEMM_DOT_M ||
+			    rlx_k_gemm_few_columns(g, cpu_isa(lo))))
 			f->run = RLX_KERNEL_gemm_f16;
 	}
 	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);
@@ -124,6 +119,26 @@ static void pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family
 		f->name, key, f->pack, 1, &pack, sizeof(pack),
 		offsetof(struct rlx_k_gemm_pack, b), offsetof(struct rlx_k_gemm_pack, dst),
 		rlx_k_gemm_panels(g->n, isa), f->pack_size(g->n, g->k, isa) + 64 });
+}
+
+/* Few columns of floats, which rows hold, as columns: rows of memory. */
+static void pack_columns(struct rlx_lower *lo, struct rlx_k_gemm *g)
+{
+	const uint8_t size = (uint8_t)rlx_k_type_size(g->b_type);
+	const int64_t n = (int64_t)g->n, k = (int64_t)g->k;
+	const int64_t key[4] = { n, k, size, (int64_t)g->ldb };
+	struct rlx_k_copy copy = {
+		.rank = 2, .dim = { n, k }, .src_stride = { 1, (int64_t)g->ldb },
+		.dst_stride = { k, 1 }, .size = size,
+	};
+
+	rlx_k_copy_plan(&copy);
+	g->b_form = RLX_B_COLS;
+	g->ldb = g->k;
+	cpu_pack(lo, &g->b, &(struct cpu_packing){
+		"gemm columns", key, RLX_KERNEL_copy, 1, &copy, sizeof(copy),
+		offsetof(struct rlx_k_copy, src), offsetof(struct rlx_k_copy, dst),
+		(uint64_t)rlx_k_copy_units(&copy), g->n * g->k * size + 64 });
 }
 
 /* Fewer rows may be cut into taller blocks: room for the tallest. */
@@ -176,52 +191,12 @@ static enum rlx_status call(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      most_scratch(f, g, isa));
 }
 
-/*
- * GEMV, y = A x, as the row x^T A^T: A's rows are columns that lie side by side,
- * of which dots are made as they are read. A panel of one column would be padded to as many as
- * rlx_k_gemm_nr() says. One row, too: it has the same bits as among others.
- */
-static bool is_gemv(const struct rlx_k_gemm *g)
-{
-	return g->n == 1 && g->k > 0 && !g->trans_a && !g->compute && !g->scales &&
-	       g->a_type == g->b_type && (g->a_type == RLX_F32 || g->a_type == RLX_F16) &&
-	       rlx_lower_real(g->c_type) &&
-	       (g->b_form == RLX_B_COLS || g->ldb == 1);
-}
-
-static enum rlx_status gemv(struct rlx_lower *lo, struct rlx_k_gemm *g)
-{
-	const bool rows_lead = rlx_gemm_rows_lead(g), f16 = g->a_type == RLX_F16;
-	const enum rlx_isa isa = cpu_isa(lo);
-
-	if (rlx_gemm_bias(lo, g, RLX_F32))
-		return lo->status;
-	rlx_lower_ref_move(lo, &g->bias, &g->row_bias);
-	rlx_lower_ref_move(lo, &g->a, &g->b);
-	rlx_lower_ref_in(lo, &g->a, 1, 0);
-	g->n = g->m;
-	g->m = 1;
-	g->ldb = g->lda;
-	g->lda = g->k;
-	g->ldc = g->ldr = g->n;
-	g->b_form = RLX_B_COLS;
-	for (int i = 0; i < 2; i++) {
-		const size_t step = g->a_step[i];
-
-		g->a_step[i] = g->b_step[i];
-		g->b_step[i] = step;
-	}
-	if (rows_lead)
-		rlx_lower_extent(lo, (int64_t)g->n, set_columns);
-	return rlx_lower_call(lo, f16 ? RLX_KERNEL_gemm_f16 : RLX_KERNEL_gemm_f32,
-			      rlx_k_gemm_units(g, isa), work_of(g, false, isa),
-			      rlx_k_gemm_scratch(g, isa));
-}
-
 enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
-	const bool once = is_packed_once(lo, g);
+	const bool few = rlx_k_gemm_few_columns(g, cpu_isa(lo));
+	const bool once = is_packed_once(lo, g) &&
+			  !(few && (g->b_form == RLX_B_COLS || g->n == 1));
 	const struct rlx_k_gemm as_is = *g;
 	struct family f;
 	uint32_t n_ref;
@@ -231,15 +206,16 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return gemm_int(lo, g);
 	if (g->compute == RLX_F16)
 		return rlx_lower_unsupported(lo, "no f16 GEMM");
-	if (is_gemv(g))
-		return gemv(lo, g);
 	if (!pick_family(lo, g, once, &f))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, f.bias))
 		return lo->status;
 	n_ref = lo->n_ref;
 	if (once) {
-		pack(lo, g, &f);
+		if (few)
+			pack_columns(lo, g);
+		else
+			pack(lo, g, &f);
 		if (call(lo, g, &f) || rlx_lower_is_const(lo, 1))
 			return lo->status;
 		lo->n_ref = n_ref;

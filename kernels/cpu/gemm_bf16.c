@@ -5,6 +5,7 @@
 #define GF_LOADU(p)	vf_loadu_bf16(p)
 #define GF_LOADN(p, n)	vf_loadn_bf16(p, n)
 #include "kernels/simd/gemm_fma.h"
+#define GD_THIN(g)	rlx_k_gemm_low_is_thin(g, GD_ISA)
 #include "kernels/simd/gemm_drive.h"
 
 GD_KERNEL(gemm_bf16)

@@ -35,6 +35,7 @@ static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 }
 
 #include "kernels/simd/gemm_pairs.h"
+#define GD_THIN(g)	rlx_k_gemm_low_is_thin(g, GD_ISA)
 #include "kernels/simd/gemm_drive.h"
 
 GD_KERNEL(gemm_bf16)

@@ -18,8 +18,10 @@
 #define GT_NARROW
 #if defined(RLX_V512)
 #define GT_MR		6
+#define GD_DOT_ROWS	4
 #else
 #define GT_MR		3
+#define GD_DOT_ROWS	2
 #endif
 #include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
@@ -115,6 +117,24 @@ static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
 	pack_panel(&p, panel, dst);
 }
 
+#define GD_DOT		RLX_VLD
+#define GD_DOT_SUMS	vd_hsum4
+
+static inline bool gd_can_dot(const struct rlx_k_gemm *g)
+{
+	return true;
+}
+
+RLX_INLINE vd gd_dot_a(const char *a, size_t k, size_t n)
+{
+	return n < RLX_VLD ? vd_loadn(a + k * 8, n) : vd_loadu(a + k * 8);
+}
+
+RLX_INLINE vd gd_dot_b(const char *b, size_t k, size_t n)
+{
+	return gd_dot_a(b, k, n);
+}
+
 #include "kernels/simd/gemm_drive.h"
 
 /* Where the other factor is 0 in any case: -inf times it would be no number. */
@@ -159,8 +179,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
-	const double *bias = g->bias && g->alpha != 1 ?
-			     (const double *)g->bias + col : NULL;
+	const double *bias = d->bias ? (const double *)d->bias + col : NULL;
 	const double *row_bias = g->row_bias;
 	size_t r, j;
 

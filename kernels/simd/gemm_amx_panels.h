@@ -102,7 +102,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR, steps = t->k / TILE_ROWS;
 	GT_T init[2 * GD_NR];
 	struct gx x = {
-		.sums = d->tile, .init = gd_init(d->g, col, cols, nr, init),
+		.sums = d->tile, .init = gd_init(d, col, cols, nr, init),
 		.tiles = gx_tiles(d->rows), .high = gx_high(d->rows),
 		.nb = (cols + GX_COLS - 1) / GX_COLS, .col = col, .cols = cols,
 		.plain = d->plain && cols == nr,

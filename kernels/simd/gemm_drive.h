@@ -12,15 +12,18 @@
  *	GD_TAIL		bytes behind each panel, if any
  *	GD_WIDEN	if packed panels of another b_type are widened by gd_widen(g,
  *			panel, dst): bytes of a packed row of theirs
+ *	GD_THIN(g)	if not rlx_k_gemm_is_thin(): what may be transposed
  *	GD_ROWS(g)	rows of a unit, if not rlx_k_gemm_rows()
- *	GD_SUMS(rows)	bytes of sums at the start of scratch, if not one tile
+ *	GD_SUMS(rows)	bytes of sums at the start of scratch, if not one tile or
+ *			RLX_K_GEMM_DOT_M rows
  *	GD_OWN_PANELS	if it has its own gd_panels(); then also gd_config(d),
  *			called where a block begins, and gd_release()
  *	GD_EXACT	true if sums are exact, so that K need not be divided
  *	GD_DOT		if few rows times B by columns go along K: elements a
  *			vector takes; then gd_dot_a(a, k, n) and gd_dot_b() load
  *			elements [k, k + n) (no more than GD_DOT) of a row of A
- *			as groups and of B as given, where gd_can_dot(g)
+ *			as groups and of B as given, where gd_can_dot(g), and
+ *			GD_DOT_SUMS(x, sum) sums each of four vectors
  *	gd_a_size(g)	bytes of an element of A as given
  *	gd_b_size(g)	bytes of an element of B as given, if not packed
  *	gd_direct_a(g, rows)	A can be read where it is
@@ -43,11 +46,15 @@
 #ifndef GD_EXACT
 #define GD_EXACT	false
 #endif
+#ifndef GD_THIN
+#define GD_THIN(g)	rlx_k_gemm_is_thin(g, GD_ISA)
+#endif
 #ifndef GD_ROWS
 #define GD_ROWS(g)	rlx_k_gemm_rows(g, GD_ISA)
 #endif
 #ifndef GD_SUMS
-#define GD_SUMS(rows)	(GT_MR * GD_NR * sizeof(GT_T))
+#define GD_SUMS(rows)	((GT_MR > RLX_K_GEMM_DOT_M ? GT_MR : RLX_K_GEMM_DOT_M) * \
+			 GD_NR * sizeof(GT_T))
 #endif
 
 /*
@@ -82,6 +89,11 @@ struct gd {
 	size_t			skip;		/* to that of the next */
 	size_t			lda;		/* bytes */
 	bool			plain;		/* sums go to C as they are */
+	const void		*bias;		/* that sums did not start from */
+	const struct rlx_k_gemm	*given;		/* of which @g is the transposed product */
+	GT_T			*turned;	/* sums by rows of C; NULL: as they are */
+	size_t			flat;		/* so many of those at once as one row, or 0 */
+	const GT_T		*flat_bias;
 };
 
 /* Groups of a staged row, spread so that rows do not share cache sets. */
@@ -125,24 +137,62 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 	};
 	float bias[2 * GD_NR];
 
-	if (g->bias && g->alpha != 1) {
-		memcpy(bias, (const float *)g->bias + col, cols * 4);
+	if (d->bias) {
+		memcpy(bias, (const float *)d->bias + col, cols * 4);
 		e.bias = bias;
 	}
 	GE_FNS[g->act](&e);
 }
 #endif
 
+/* The sums of rows of C from @col on, which lie in @d->turned, @mr in each. */
+static inline void gd_finish_turned(const struct gd *d, size_t i, size_t mr, size_t col,
+				    size_t cols)
+{
+	const bool flat = d->flat && mr == d->given->n;
+	size_t step = flat ? d->flat : cols, j;
+	struct gd rows = *d;
+
+	rows.g = d->given;
+	rows.tile = d->turned;
+	rows.ldt = mr;
+	rows.bias = flat && d->given->bias ? d->flat_bias : d->given->bias;
+	for (j = 0; j < cols; j += step, rows.tile += step * mr) {
+		const size_t n = cols - j < step ? cols - j : step;
+
+		rows.row = col + j;
+		if (flat)
+			gd_finish(&rows, 0, 1, 0, n * mr);
+		else
+			gd_finish(&rows, 0, n, d->row + i, mr);
+	}
+}
+
+/* As gd_finish(), of the product as it was given. */
+static inline void gd_end(const struct gd *d, size_t i, size_t mr, size_t col, size_t cols)
+{
+	size_t r, j;
+
+	if (!d->turned) {
+		gd_finish(d, i, mr, col, cols);
+		return;
+	}
+	for (r = 0; r < mr; r++)
+		for (j = 0; j < cols; j++)
+			d->turned[j * mr + r] = d->tile[r * d->ldt + j];
+	gd_finish_turned(d, i, mr, col, cols);
+}
+
 /*
  * What the sums of columns [@col, @col + @cols) start from: bias, which goes to
  * @init, padded to @nr; or NULL for 0.
  */
-static inline const GT_T *gd_init(const struct rlx_k_gemm *g, size_t col, size_t cols,
-				  size_t nr, GT_T *init)
+static inline const GT_T *gd_init(const struct gd *d, size_t col, size_t cols, size_t nr,
+				  GT_T *init)
 {
-	if (!g->bias || !gd_starts_at_bias(g))
+	if (!d->g->bias || d->bias)
 		return NULL;
-	memcpy(init, (const GT_T *)g->bias + col, cols * sizeof(GT_T));
+	memcpy(init, (const GT_T *)d->g->bias + col, cols * sizeof(GT_T));
 	memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
 	return init;
 }
@@ -216,7 +266,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 	bool plain = d->plain && cols == nr;
 	GT_T init[2 * GD_NR];
 
-	t->init = gd_init(g, col, cols, nr, init);
+	t->init = gd_init(d, col, cols, nr, init);
 	d->ldt = nr;
 	t->ldc = plain ? g->ldc : nr;
 	for (j = 0, i = 0; j < tiles; j++) {
@@ -230,95 +280,14 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		else
 			run[mr](t);
 		if (!plain)
-			gd_finish(d, i, mr, col, cols);
+			gd_end(d, i, mr, col, cols);
 		i += mr;
 	}
 }
 #endif
 
 #ifdef GD_DOT
-/*
- * Four columns of B, each a row of memory, times m rows: sums along vectors of the elements
- * [k, end), added to @out.
- */
-RLX_INLINE void gd_dot_part(const struct gd *d, const char *const b[4], size_t k, size_t end,
-			    const int m, GT_T *out)
-{
-	GT_V acc[RLX_K_GEMM_DOT_M][4];
-	int i, j;
-
-	RLX_UNROLL
-	for (i = 0; i < m; i++)
-		RLX_UNROLL
-		for (j = 0; j < 4; j++)
-			acc[i][j] = (GT_V){ 0 };
-	for (; k < end; k += GD_DOT) {
-		size_t n = end - k;
-		GT_VB bv[4];
-
-		RLX_UNROLL
-		for (j = 0; j < 4; j++)
-			bv[j] = gd_dot_b(b[j], k, n);
-		RLX_UNROLL
-		for (i = 0; i < m; i++) {
-			GT_VB av = gd_dot_a(d->a + (size_t)i * d->lda, k, n);
-
-			RLX_UNROLL
-			for (j = 0; j < 4; j++)
-				acc[i][j] = GT_STEP(acc[i][j], av, bv[j]);
-		}
-	}
-	RLX_UNROLL
-	for (i = 0; i < m; i++)
-		RLX_UNROLL
-		for (j = 0; j < 4; j++)
-			out[i * GD_NR + j] += vf_hsum(acc[i][j]);
-}
-
-RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
-			    const int m, GT_T *out)
-{
-	size_t k;
-	int i, j;
-
-	for (i = 0; i < m; i++)
-		for (j = 0; j < 4; j++)
-			out[i * GD_NR + j] = 0;
-	for (k = 0; k < d->g->k; k += d->part)
-		gd_dot_part(d, b, k, d->g->k - k < d->part ? d->g->k : k + d->part, m, out);
-}
-
-static void gd_dots(struct gd *d, size_t col, size_t cols)
-{
-	const struct rlx_k_gemm *g = d->g;
-	const GT_T *bias = gd_starts_at_bias(g) ? g->bias : NULL;
-	size_t ldb = g->ldb * gd_b_size(g), i, j, q;
-
-	for (j = 0; j < cols; j += 4) {
-		const char *b[4];
-
-		for (q = 0; q < 4; q++)
-			b[q] = d->b + (col + (j + q < cols ? j + q : j)) * ldb;
-		switch (d->rows) {
-		case 1:
-			gd_dot_four(d, b, 1, d->tile + j);
-			break;
-		case 2:
-			gd_dot_four(d, b, 2, d->tile + j);
-			break;
-		case 3:
-			gd_dot_four(d, b, 3, d->tile + j);
-			break;
-		default:
-			gd_dot_four(d, b, 4, d->tile + j);
-		}
-	}
-	for (i = 0; bias && i < d->rows; i++)
-		for (j = 0; j < cols; j++)
-			d->tile[i * GD_NR + j] += bias[col + j];
-	d->ldt = GD_NR;
-	gd_finish(d, 0, d->rows, col, cols);
-}
+#include "kernels/simd/gemm_dot.h"
 #endif
 
 static void gd_block(struct gd *d, size_t panel, size_t end)
@@ -393,9 +362,14 @@ static inline void gd_sums(struct gd *d)
 {
 	const struct rlx_k_gemm *g = d->g;
 
+	/* what may be transposed has the same bits either way */
+	d->bias = gd_starts_at_bias(g) && !GD_THIN(d->given) ? NULL : g->bias;
+	d->plain = gd_plain(g) && !d->turned && !d->bias;
 #ifdef GD_DOT
-	d->dots = g->b_form == RLX_B_COLS && g->m <= RLX_K_GEMM_DOT_M && gd_can_dot(g);
+	d->dots = g->b_form == RLX_B_COLS && gd_can_dot(g) &&
+		  (g->m <= RLX_K_GEMM_DOT_M || g != d->given);
 	if (d->dots) {
+		d->bias = g->bias;
 		d->part = gd_part((g->k + GD_DOT - 1) / GD_DOT) * GD_DOT;
 		return;
 	}
@@ -403,28 +377,66 @@ static inline void gd_sums(struct gd *d)
 	d->part = gd_part(GD_K(g->k));
 }
 
-static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
+/* @given, or it transposed, at @t. */
+static inline const struct rlx_k_gemm *gd_product(const struct rlx_k_gemm *given,
+						  struct rlx_k_gemm *t)
+{
+	if (!GD_THIN(given) || !rlx_k_gemm_transposes(given, GD_ISA))
+		return given;
+	*t = rlx_k_gemm_transposed(given);
+	return t;
+}
+
+/* A column of C whose elements lie together is a row as well. */
+static inline bool gd_is_row(const struct rlx_k_gemm *g)
+{
+	return g->n == 1 && g->ldc == 1 && (!g->residual || g->ldr == 1);
+}
+
+/*
+ * Short rows that lie together, as one: vectors would be empty for the most part. @bias: of
+ * those, of which the result says how many
+ */
+static inline size_t gd_flat(const struct rlx_k_gemm *g, GT_T bias[2 * GD_NR])
+{
+	size_t rows = 2 * GD_NR / g->n, i;
+
+	if (g->ldc != g->n || (g->residual && g->ldr != g->n) || g->row_bias)
+		return 0;
+	for (i = 0; g->bias && i < rows * g->n; i++)
+		bias[i] = ((const GT_T *)g->bias)[i % g->n];
+	return rows;
+}
+
+static void gd_gemm(const struct rlx_k_gemm *given, size_t begin, size_t end,
 		    char *scratch)
 {
+	struct rlx_k_gemm t;
+	const struct rlx_k_gemm *g = gd_product(given, &t);
+	const bool turns = g != given && !gd_is_row(given);
 	size_t rows = GD_ROWS(g), blocks = (g->m + rows - 1) / rows;
 	size_t panels = rlx_k_gemm_panels(g->n, GD_ISA), u = begin;
 	char *stage = scratch + GD_SUMS(rows);
+	char *panel = stage + rows * gd_staged_ld(g->k);
+	GT_T flat_bias[2 * GD_NR];
 	struct gd d = {
-		.g = g, .tile = (GT_T *)scratch,
-		.panel = stage + rows * gd_staged_ld(g->k),
-		.plain = gd_plain(g),
+		.g = g, .given = given, .tile = (GT_T *)scratch, .panel = panel,
+		.turned = turns ? (GT_T *)(panel + GD_K(g->k) * GD_BROW) : NULL,
+		.flat = turns ? gd_flat(given, flat_bias) : 0, .flat_bias = flat_bias,
 	};
 
+	if (turns)
+		t.bias = t.row_bias = NULL;
 	gd_sums(&d);
 	while (u < end) {
-		size_t panel = u % panels, block = u / panels % blocks;
-		size_t n = panels - panel < end - u ? panels - panel : end - u;
+		size_t first = u % panels, block = u / panels % blocks;
+		size_t n = panels - first < end - u ? panels - first : end - u;
 
 		d.row = block * rows;
 		d.rows = g->m - d.row < rows ? g->m - d.row : rows;
 		gd_begin(&d, u / panels / blocks, stage);
 		gd_config(&d);
-		gd_block(&d, panel, panel + n);
+		gd_block(&d, first, first + n);
 		u += n;
 	}
 	gd_release();

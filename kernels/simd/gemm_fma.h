@@ -39,6 +39,26 @@ static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 	       rows <= 2 * GT_MR;
 }
 
+/* K x rows of 16 bits to rows x K, which is padded with zeros to a vector. */
+static void stage_columns(const struct rlx_k_gemm *g, const char *a, char *dst, size_t ld,
+			  size_t rows)
+{
+	size_t es = ge_size(g->a_type), i, k, y;
+
+	for (i = 0; i < rows; i += RLX_VL)
+		for (k = 0; k < g->k; k += RLX_VL) {
+			vi r[RLX_VL];
+
+			for (y = 0; y < RLX_VL; y++)
+				r[y] = y < g->k - k ?
+				       (vi)ge_load(a + ((k + y) * g->lda + i) * es, g->a_type,
+						   rows - i) : vi_zero();
+			vi_transpose(r);
+			for (y = 0; y < RLX_VL && y < rows - i; y++)
+				vi_storeu(dst + (i + y) * ld + k * 4, r[y]);
+		}
+}
+
 static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 		       size_t ld, size_t rows)
 {
@@ -49,11 +69,15 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 		vi_transpose_block(a, g->lda * 4, dst, ld, g->k, rows);
 		return;
 	}
+	if (g->trans_a && rows > 1) {
+		stage_columns(g, a, dst, ld, rows);
+		return;
+	}
 	for (i = 0; i < rows; i++, dst += ld) {
 		if (g->trans_a) {
 			for (k = 0; k < g->k; k++)
-				vf_storen(dst + k * 4, ge_load(a + i * es +
-					  k * g->lda * es, g->a_type, 1), 1);
+				vf_storen(dst + k * 4, ge_load(a + k * g->lda * es, g->a_type, 1),
+					  1);
 			continue;
 		}
 		for (k = 0; k < g->k; k += RLX_VL)
@@ -63,6 +87,7 @@ static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
 }
 
 #define GD_DOT		RLX_VL
+#define GD_DOT_SUMS	vf_hsum4
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {

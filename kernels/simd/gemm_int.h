@@ -28,6 +28,7 @@
 #define GD_TAIL		(GD_NR * sizeof(int32_t))
 #define GD_OWN_FINISH
 #define GD_EXACT	true
+#define GD_THIN(g)	false
 
 static inline const struct rlx_k_gemm_i8 *gi_of(const struct rlx_k_gemm *g)
 {

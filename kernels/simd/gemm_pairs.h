@@ -179,6 +179,7 @@ static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 }
 
 #define GD_DOT		PAIRS_ALONG
+#define GD_DOT_SUMS	vf_hsum4
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {

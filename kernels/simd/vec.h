@@ -189,6 +189,31 @@ RLX_V_FOLD(vi_hmin, vi, int32_t, RLX_STEP_MIN)
 #endif
 RLX_V_FOLD(vd_hsum, vd, double, RLX_STEP_ADD)
 
+/* The sums of four vectors each. */
+#if defined(RLX_V256) || defined(RLX_V512)
+RLX_INLINE void vf_hsum4(const vf *x, float *sum)
+{
+	_mm_storeu_ps(sum, vf_hsums(x[0], x[1], x[2], x[3]));
+}
+
+RLX_INLINE void vd_hsum4(const vd *x, double *sum)
+{
+	_mm256_storeu_pd(sum, vd_hsums(x[0], x[1], x[2], x[3]));
+}
+#else
+RLX_INLINE void vf_hsum4(const vf *x, float *sum)
+{
+	for (int i = 0; i < 4; i++)
+		sum[i] = vf_hsum(x[i]);
+}
+
+RLX_INLINE void vd_hsum4(const vd *x, double *sum)
+{
+	for (int i = 0; i < 4; i++)
+		sum[i] = vd_hsum(x[i]);
+}
+#endif
+
 /* Partial 16-bit lanes. */
 RLX_INLINE vu16h vu16h_loadu(const void *p) { return *(const vu16h_u *)p; }
 RLX_INLINE void vu16h_storeu(void *p, vu16h x) { *(vu16h_u *)p = x; }

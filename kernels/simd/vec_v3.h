@@ -187,6 +187,24 @@ RLX_INLINE void vd_storen(void *p, vd x, size_t n)
 	_mm256_maskstore_pd(p, m, (__m256d)x);
 }
 
+/* Sums of four vectors: of neighbours in each half, then of halves. */
+RLX_INLINE __m128 vf_hsums(vf a, vf b, vf c, vf d)
+{
+	const __m256 ab = _mm256_hadd_ps((__m256)a, (__m256)b);
+	const __m256 cd = _mm256_hadd_ps((__m256)c, (__m256)d);
+	const __m256 x = _mm256_hadd_ps(ab, cd);
+
+	return _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
+}
+
+RLX_INLINE __m256d vd_hsums(vd a, vd b, vd c, vd d)
+{
+	const __m256d x = _mm256_hadd_pd((__m256d)a, (__m256d)b);
+	const __m256d y = _mm256_hadd_pd((__m256d)c, (__m256d)d);
+
+	return _mm256_permute2f128_pd(x, y, 0x20) + _mm256_permute2f128_pd(x, y, 0x31);
+}
+
 /* By name: of a conversion gcc 12 makes one of each lane, or of halves that it joins. */
 RLX_INLINE vi vi_from_i8(vi8q x)
 {

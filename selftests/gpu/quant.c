@@ -216,8 +216,8 @@ static void one_gemm_i8(size_t m, size_t n, size_t k, size_t align, uint64_t *se
 	a.scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_F32, 0.1, 2, seed) : NULL;
 	a.row_scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_F32, 0.1, 2, seed) : NULL;
 	a.g.c = gpu_alloc(batch * m * n, ct, 0, 0, seed);
-	GPU_AGAINST_CPU(gemm_i8, a, rlx_k_gemm_units(&a.g, RLX_ISA_BASE),
-			rlx_k_gemm_scratch(&a.g, RLX_ISA_BASE), f, seed);
+	GPU_AGAINST_CPU(gemm_i8, a, rlx_k_gemm_low_units(&a.g, RLX_ISA_BASE),
+			rlx_k_gemm_low_scratch(&a.g, RLX_ISA_BASE), f, seed);
 }
 
 TEST(gemm_i8)

@@ -163,7 +163,7 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	w->isa = isa;
 	w->batch = pick(0, 3) ? 1 : pick(2, 4);
 	g->m = dim();
-	g->n = dim();
+	g->n = pick(0, 3) ? dim() : pick(1, 8);
 	g->k = pick(0, 15) ? dim() * (pick(0, 7) ? 1 : 8) : 0;
 	g->trans_a = !pick(0, 3);
 	g->b_form = (enum rlx_k_b_form)pick(0, 2);
@@ -492,12 +492,13 @@ static void any_rows(enum rlx_isa isa)
 		do {
 			fence_reset();
 			work_new(&w, isa);
-		} while (w.g.b_form == RLX_B_COLS);
+		} while (w.g.b_form == RLX_B_COLS &&
+			 (any_type || !rlx_k_gemm_few_columns(&w.g, isa)));
 		es = rlx_k_type_size(w.g.c_type);
 		w.batch = 1;
 		w.g.batch[0] = w.g.batch[1] = 0;
-		w.g.trans_a = false;
-		w.a = mat_new(w.g.m, w.g.k, w.g.a_type);
+		w.a = w.g.trans_a ? mat_new(w.g.k, w.g.m, w.g.a_type) :
+				    mat_new(w.g.m, w.g.k, w.g.a_type);
 		w.g.a = w.a.p;
 		w.g.lda = w.a.ld;
 		if (w.g.b_form == RLX_B_PACKED)
@@ -508,7 +509,8 @@ static void any_rows(enum rlx_isa isa)
 		row = fence_alloc(w.g.n * es, es);
 		one.g.m = 1;
 		one.g.c = row;
-		one.g.a = (char *)w.a.p + r * w.a.ld * rlx_k_type_size(w.a.type);
+		one.g.a = (char *)w.a.p + r * (w.g.trans_a ? 1 : w.a.ld) *
+			  rlx_k_type_size(w.a.type);
 		if (w.g.residual)
 			one.g.residual = (char *)w.r.p + r * w.r.ld * es;
 		if (w.g.row_bias)

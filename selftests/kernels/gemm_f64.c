@@ -24,7 +24,8 @@ static void product_new(struct rlx_k_gemm *g)
 {
 	memset(g, 0, sizeof(*g));
 	g->m = pick(1, 40);
-	g->n = pick(1, 70);
+	g->a_type = g->b_type = g->c_type = RLX_F64;
+	g->n = pick(0, 2) ? pick(1, 70) : pick(1, 4);
 	g->k = pick(0, 90);
 	g->trans_a = pick(0, 1);
 	g->b_form = (enum rlx_k_b_form)pick(0, 2);
