@@ -142,6 +142,24 @@ def batched_gemm(d):
     return d.model(y)
 
 
+@family
+def thin_gemm(d):
+    """Few columns, of weights or of an input."""
+    dt = d.floats()
+    b, m, n, k = d.one_of(1, 1, d.size(2, 64)), d.size(16, 4096), d.size(1, 18), d.size(8, 4096)
+    while not 2e5 < b * m * n * k < 2e8:
+        b, m, n, k = d.one_of(1, 1, d.size(2, 64)), d.size(16, 4096), d.size(1, 18), d.size(8, 4096)
+    d.flops = 2 * b * m * n * k
+    x = d.input((b, m, k))
+    kind = d.one_of("weights", "input", "transposed")
+    if kind == "transposed":
+        y = d.op("MatMul", x, d.op("Transpose", d.input((b, n, k)), perm=[0, 2, 1]))
+    else:
+        y = d.op("MatMul", x, d.weight((k, n)) if kind == "weights" else d.input((b, k, n)))
+    d.say(dt, "%d of %dx%dx%d, %s" % (b, m, n, k, kind))
+    return d.model(y)
+
+
 def conv_of(d, x, b, c, o, kern, stride, pads, group=1, dil=1):
     w = d.weight((o, c // group, *kern))
     return d.op("Conv", x, w, d.weight((o,), scale=1), kernel_shape=kern,
