@@ -86,7 +86,11 @@ struct rlx_k_fft {
 	int64_t			outer, inner;	/* lines */
 	int64_t			n;
 	struct rlx_k_fft_core	core[2];
-	const void		*lane_w;	/* [n1][lanes]: e^(-2 pi i k1 lane / n), re, im */
+	/*
+	 * [n1][lanes]: e^(-2 pi i k1 column / n), re, im; column is the lane, modulo n2 if several
+	 * lines share a vector; times the scale but for Bluestein, and @scale is 1 then
+	 */
+	const void		*lane_w;
 	const void		*block_w;	/* [blocks of n2][n1]: of k1 and the first column */
 	int64_t			chirp_n;	/* 0: no Bluestein */
 	const void		*chirp, *spectrum;
@@ -102,6 +106,28 @@ struct rlx_k_fft {
 };
 
 enum { RLX_K_FFT_CHUNK = 128 };
+
+/* Whether lines of @v are @n complex numbers side by side. */
+static inline bool rlx_k_fft_dense(const struct rlx_k_fft_view *v, int64_t n)
+{
+	return v->kind == RLX_K_FFT_COMPLEX && v->stride == 2 && v->n >= n;
+}
+
+/* Whether columns are done by one pass of as many elements as a vector has lanes. */
+static inline bool rlx_k_fft_square(const struct rlx_k_fft *a, int64_t lanes)
+{
+	return a->core[0].n == lanes && a->core[0].n_factor == 1 && !a->core[0].chirp_n;
+}
+
+/* Whether the columns of a line are so few that several lines have them in a vector. */
+static inline bool rlx_k_fft_shares(const struct rlx_k_fft *a, int64_t lanes)
+{
+	const int64_t n2 = a->core[1].n;
+
+	return rlx_k_fft_square(a, lanes) && !a->split && !a->chirp_n && lanes > 4 &&
+	       (n2 == lanes / 2 || n2 == lanes / 4) &&
+	       rlx_k_fft_dense(&a->in, lanes * n2) && rlx_k_fft_dense(&a->out, lanes * n2);
+}
 
 static inline int64_t rlx_k_fft_blocks(int64_t n, int64_t lanes)
 {

@@ -5,8 +5,12 @@
 #include "backends/common/fft_desc.h"
 #include "backends/cpu/cpu.h"
 
-/* Vectors of a transform beyond this are not kept by the second-level cache. */
+/* Vectors of a transform beyond this are not kept by the nearest cache. */
+static const double NEAR_BYTES = 32768;
+/* Nor beyond this by the second-level cache. */
 static const double CACHE_BYTES = 384 << 10;
+/* Beyond this they share it with nothing else: what a line's passes read comes from further. */
+static const double FAR_BYTES = 1536 << 10;
 /* Lines of more than this, with their results, come from memory. */
 static const double MEMORY_BYTES = 6 << 20;
 /* A line is done by one thread if it is shorter, or if there are some. */
@@ -15,18 +19,26 @@ enum { SHARED_LINE = 32768, ENOUGH_LINES = 3 };
 struct fft {
 	struct rlx_lower	*lo;
 	struct rlx_k_fft	 a;
-	bool			 f64, portable;
+	bool			 f64;
+	int			 bits;	/* of the largest even radix */
 	int64_t			 lanes;
 	size_t			 size;	/* of a number */
 	struct rlx_fft_chirp	 chirp;	/* of the lines, if they are done by one */
 };
 
+/* The level has no registers for squares: all that is turned goes by memory. */
+static bool portable(const struct fft *f)
+{
+	return f->bits == 2;
+}
+
 /* What a pass takes for an element, by radix; measured, in no unit. */
 static double pass_cost(int64_t r)
 {
-	static const double small[] = { [2] = 1.6, [3] = 2.2, [4] = 2, [5] = 3, [8] = 2.7 };
+	static const double small[] = { [2] = 1.6, [3] = 2.2, [4] = 2, [5] = 3, [8] = 2.7,
+					[16] = 3.4 };
 
-	return r < 6 || r == 8 ? small[r] : 1 + 0.55 * (double)r;
+	return r < 6 || r == 8 || r == 16 ? small[r] : 1 + 0.55 * (double)r;
 }
 
 /* A pass over vectors that are not in the nearest cache. */
@@ -34,26 +46,50 @@ static double by_size(const struct fft *f, double n, double cost)
 {
 	double bytes = 4 * n * (double)f->lanes * (double)f->size;
 
-	return bytes > CACHE_BYTES ? cost * 1.3 : bytes > 32768 ? cost * 1.15 : cost;
+	if (bytes > FAR_BYTES && !portable(f))
+		return cost * 1.7;
+	return bytes > CACHE_BYTES ? cost * 1.3 : bytes > NEAR_BYTES ? cost * 1.15 : cost;
 }
 
-/* Radices of @n, largest powers of two first; false if a prime factor is too large. */
+/* Of 2^@twos as few passes as there can be, by radices that differ the least, largest first. */
+static int even_radices(const struct fft *f, int64_t twos, uint8_t radix[RLX_K_FFT_FACTORS])
+{
+	const int64_t most = f->bits;
+	int64_t passes = (twos + most - 1) / most;
+	int n = 0;
+
+	for (; passes; passes--) {
+		int64_t bits = (twos + passes - 1) / passes;
+
+		radix[n++] = (uint8_t)(1 << bits);
+		twos -= bits;
+	}
+	return n;
+}
+
+/*
+ * Radices of @n; false if a prime factor is too large. Powers of two are at both ends: they can
+ * read and write lines.
+ */
 static bool factorise(const struct fft *f, int64_t n, struct rlx_k_fft_core *c, double *out_cost)
 {
 	int64_t r = 3, twos = 0;
+	uint8_t even[RLX_K_FFT_FACTORS];
+	int n_even, k;
 
 	*out_cost = 0.5 * (double)n;
 	*c = (struct rlx_k_fft_core){ .n = n };
 	for (; n % 2 == 0; n /= 2)
 		twos++;
-	for (; !f->portable && (twos > 4 || twos == 3); twos -= 3)
-		c->factor[c->n_factor++] = 8;
-	for (; twos; twos -= twos > 1 ? 2 : 1)
-		c->factor[c->n_factor++] = twos > 1 ? 4 : 2;
+	n_even = even_radices(f, twos, even);
+	for (k = 0; k < n_even && (k < n_even - 1 || !k || n == 1); k++)
+		c->factor[c->n_factor++] = even[k];
 	for (; r <= RLX_K_FFT_RADIX && n > 1; r += 2)
 		for (; n % r == 0; n /= r)
 			c->factor[c->n_factor++] = (uint8_t)r;
-	for (int k = 0; k < c->n_factor; k++)
+	for (; k < n_even; k++)
+		c->factor[c->n_factor++] = even[k];
+	for (k = 0; k < c->n_factor; k++)
 		*out_cost += (double)c->n * pass_cost(c->factor[k]);
 	return n == 1;
 }
@@ -85,6 +121,7 @@ static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
 	int p3 = -1, p5 = 0;
 	int64_t padded;
 	struct rlx_k_fft_core chirp;
+	bool far;
 
 	if (!factorise(f, n, c, &cost))
 		cost = INFINITY;
@@ -93,8 +130,10 @@ static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
 		return cost;
 	while ((padded = next_padded(rlx_fft_chirp_least(with), &p3, &p5)) > 0) {
 		factorise(f, padded, &chirp, &other);
-		other = 2 * by_size(f, (double)padded, other) + 2 * (double)padded +
-			2 * (double)n;
+		far = 2 * (double)(padded * f->lanes) * (double)f->size > NEAR_BYTES &&
+		      !portable(f);
+		other = 2 * by_size(f, (double)padded, other) +
+			(double)(padded + n) * (far ? 5 : 2);
 		if (other >= cost)
 			continue;
 		cost = other;
@@ -104,21 +143,120 @@ static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
 	return cost;
 }
 
+/* Whether a pass of radix @r reads or writes lines by whole vectors. */
+static bool of_lines(const struct fft *f, int r)
+{
+	return !portable(f) && r % 4 == 0;
+}
+
+/* What @n elements of a line take to be moved one by one: the more, the further apart. */
+static double apart_cost(const struct fft *f, const struct rlx_k_fft_view *v, double n)
+{
+	const double size = (double)f->size;
+
+	return v->stride > 2 ? n * (0.45 + size * (0.05 + 0.018 * (double)f->a.inner)) : 0;
+}
+
+/* What a line alone takes besides its transform: to be read, written and split. */
+static double ends_cost(const struct fft *f, int64_t n)
+{
+	const struct rlx_k_fft *a = &f->a;
+	const double in = apart_cost(f, &a->in, (double)n), out = apart_cost(f, &a->out, (double)n);
+
+	if (portable(f))
+		return 0;
+	if (!a->split)
+		return in + out;
+	/* halves are read, or written, with their mirrors */
+	return in + out + (a->split == 1 ? out : in) * 2 + (double)n / (double)f->lanes *
+	       (f->bits > 3 ? 5.7 : 11);
+}
+
+/* The same of a vector of lines, which are transposed if they are not side by side. */
+static double lanes_ends_cost(const struct fft *f, int64_t n)
+{
+	/* so many lines so far apart share places of the nearest cache */
+	const bool far = f->bits > 3 && 2 * (double)n * (double)f->size >= 4096;
+	const double move = f->a.in.stride > 2 ? 2 : far ? 8 : 3;
+
+	if (portable(f))
+		return 2 * (double)n;
+	return (double)n * (move + (f->a.split ? 2.5 : 0));
+}
+
+/* What lines take to be read, turned and written by @a, in pieces unless they are all squares. */
+static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double vectors)
+{
+	const struct rlx_k_fft_core *columns = &a->core[0], *rows = &a->core[1];
+	const int64_t n1 = rlx_k_fft_length(columns), n2 = rlx_k_fft_length(rows);
+	const bool square = rlx_k_fft_square(a, f->lanes), some = n1 % f->lanes || n2 % f->lanes;
+	/* passes read and write at the ends, but those of a chirp */
+	const bool from = of_lines(f, columns->factor[0]) && !a->chirp_n;
+	const bool to = of_lines(f, rows->factor[rows->n_factor - 1]) && !a->chirp_n;
+	double cost = vectors * ((square ? 1.5 : 4) + (from ? 0 : 3) + (to ? 0 : 3));
+
+	if (portable(f))
+		return vectors * 10;
+	if (!square || some || a->split || a->chirp_n)
+		cost += 60;
+	if (n2 % f->lanes)
+		cost += (double)n1 * 5;
+	if (n1 % f->lanes)
+		cost += (double)n2 * 3 + 36 * (double)rlx_k_fft_blocks(n2, f->lanes);
+	return cost;
+}
+
+/* What cores take for n1 n2 = n, a line alone. */
+static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2], double columns,
+			double rows)
+{
+	const int64_t n1 = rlx_k_fft_length(&core[0]), n2 = rlx_k_fft_length(&core[1]);
+	const double vectors = (double)(n1 * n2) / (double)f->lanes;
+	const double bytes = 2 * (double)f->lanes * (double)f->size;
+	struct rlx_k_fft a = f->a;
+	double cost;
+
+	a.core[0] = core[0];
+	a.core[1] = core[1];
+	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))
+		return vectors * (pass_cost(n1) + 1 + pass_cost(n2));
+	cost = (double)rlx_k_fft_blocks(n2, f->lanes) * columns +
+	       (double)rlx_k_fft_blocks(n1, f->lanes) * rows;
+	cost += pieces_cost(f, &a, vectors);
+	if (!a.chirp_n || portable(f))
+		return cost;
+	/* columns and rows are once more gone through for each product */
+	cost += vectors * ((double)n1 * bytes > NEAR_BYTES ? 4 : 0);
+	cost += vectors * (f->bits > 3 ? 0 : 22);	/* numbers by masks are slow there */
+	return cost + vectors * ((double)n2 * bytes > NEAR_BYTES ? 9 : 2);
+}
+
+/* A core's only even radix is the last one: it writes lines. */
+static void even_last(struct rlx_k_fft_core *c)
+{
+	const int n = c->n_factor - 1;
+	const uint8_t first = c->factor[0];
+
+	if (c->factor[n] % 2 == 0)
+		return;
+	memmove(c->factor, c->factor + 1, (size_t)n);
+	c->factor[n] = first;
+}
+
 /* The best n1 n2 = n for a line alone. */
 static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core best[2])
 {
-	double least = INFINITY, c;
+	double least = INFINITY, columns, rows, c;
 	struct rlx_k_fft_core one[2];
 	int64_t n1;
 
 	for (n1 = 2; n1 * n1 <= n * 64 && n1 < n; n1++) {
 		if (n % n1)
 			continue;
-		c = (double)rlx_k_fft_blocks(n / n1, f->lanes) *
-		    core_of(f, &(struct rlx_fft_chirp){ n1, n1, n1 }, &one[0]) +
-		    (double)rlx_k_fft_blocks(n1, f->lanes) *
-		    core_of(f, &(struct rlx_fft_chirp){ n / n1, n / n1, n / n1 }, &one[1]);
-		c += (double)n * 5 / (double)f->lanes * 2;
+		columns = core_of(f, &(struct rlx_fft_chirp){ n1, n1, n1 }, &one[0]);
+		rows = core_of(f, &(struct rlx_fft_chirp){ n / n1, n / n1, n / n1 }, &one[1]);
+		even_last(&one[1]);
+		c = line_cost(f, one, columns, rows);
 		if (c >= least)
 			continue;
 		least = c;
@@ -135,10 +273,10 @@ static double choose(struct fft *f)
 	double lines = (double)(f->a.outer * f->a.inner), by_lanes, by_line = INFINITY;
 	struct rlx_k_fft_core whole, part[2] = { { 0 }, { 0 } };
 
-	by_lanes = (core_of(f, &f->chirp, &whole) + 2 * (double)n) *
+	by_lanes = (core_of(f, &f->chirp, &whole) + lanes_ends_cost(f, n)) *
 		   (double)rlx_k_fft_groups(&f->a, f->lanes);
 	if (n >= 16)
-		by_line = lines * split_line(f, n, part);
+		by_line = lines * (split_line(f, n, part) + ends_cost(f, n));
 	/*
 	 * Of a line there is work enough while the next columns come, of many at a time not, unless
 	 * they lie side by side.
@@ -161,10 +299,12 @@ static double choose_chirp(struct fft *f)
 	int64_t padded;
 	struct rlx_k_fft_core part[2];
 
+	f->a.chirp_n = f->chirp.n;
 	while ((padded = next_padded(rlx_fft_chirp_least(&f->chirp), &p3, &p5)) > 0) {
 		if (padded < 64)
 			continue;
-		c = 2 * split_line(f, padded, part) + 6 * (double)padded / (double)f->lanes;
+		c = 2 * split_line(f, padded, part) + 6 * (double)padded / (double)f->lanes +
+		    ends_cost(f, f->chirp.n);
 		if (c >= cost)
 			continue;
 		cost = c;
@@ -173,7 +313,6 @@ static double choose_chirp(struct fft *f)
 		f->a.core[1] = part[1];
 	}
 	f->a.mode = RLX_K_FFT_LINE;
-	f->a.chirp_n = f->chirp.n;
 	return lines * cost;
 }
 
@@ -194,6 +333,22 @@ static void put_root(const struct fft *f, void *table, int64_t re, int64_t im, i
 	rlx_fft_root(k % n, n, &c, &s);
 	put(f, table, re, c);
 	put(f, table, im, -s);
+}
+
+/* Those of row @k, times @scale: columns i at numbers i and @lanes + i of the table. */
+static void put_lanes(const struct fft *f, const struct rlx_k_fft *a, int64_t k, double scale,
+		      void *table)
+{
+	const int64_t n2 = rlx_k_fft_length(&a->core[1]), lanes = f->lanes;
+	/* a short line's columns share a vector with those of others */
+	const int64_t columns = n2 < lanes && lanes % n2 == 0 ? n2 : lanes;
+	double c, s;
+
+	for (int64_t i = 0; i < lanes; i++) {
+		rlx_fft_root(k * (i % columns) % a->n, a->n, &c, &s);
+		put(f, table, 2 * k * lanes + i, c * scale);
+		put(f, table, (2 * k + 1) * lanes + i, -s * scale);
+	}
 }
 
 static void *new_table(const struct fft *f, int64_t numbers, const void **field)
@@ -267,6 +422,7 @@ static void matrix_tables(const struct fft *f, struct rlx_k_fft *a)
 {
 	const int64_t n1 = rlx_k_fft_length(&a->core[0]), lanes = f->lanes;
 	const int64_t n2 = rlx_k_fft_length(&a->core[1]);
+	const double scale = a->chirp_n ? 1 : a->scale;
 	const int64_t blocks = rlx_k_fft_blocks(n2, lanes);
 	void *lane = new_table(f, n1 * lanes * 2, &a->lane_w);
 	void *block = new_table(f, blocks * n1 * 2, &a->block_w);
@@ -275,12 +431,12 @@ static void matrix_tables(const struct fft *f, struct rlx_k_fft *a)
 	if (!lane || !block)
 		return;
 	for (k = 0; k < n1; k++) {
-		for (i = 0; i < lanes; i++)
-			put_root(f, lane, 2 * k * lanes + i, (2 * k + 1) * lanes + i, k * i, a->n);
+		put_lanes(f, a, k, scale, lane);
 		for (i = 0; i < blocks; i++)
 			put_root(f, block, 2 * (i * n1 + k), 2 * (i * n1 + k) + 1, k * i * lanes,
 				 a->n);
 	}
+	a->scale = a->chirp_n ? a->scale : 1;
 }
 
 static void tables(const struct fft *f, struct rlx_k_fft *a)
@@ -414,7 +570,8 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	const enum rlx_isa isa = cpu_isa(lo);
 	const int64_t bytes = isa == RLX_ISA_BASE ? 16 : isa == RLX_ISA_V3 ? 32 : 64;
 	struct fft f = {
-		.lo = lo, .f64 = dt == RLX_F64, .portable = isa == RLX_ISA_BASE,
+		.lo = lo, .f64 = dt == RLX_F64,
+		.bits = isa == RLX_ISA_BASE ? 2 : isa == RLX_ISA_V3 ? 3 : 4,
 		.size = dt == RLX_F64 ? 8 : 4,
 		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse,
 		       .scale = s->scale },

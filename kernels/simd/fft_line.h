@@ -6,11 +6,6 @@
 #ifndef RLX_SIMD_FFT_LINE_H
 #define RLX_SIMD_FFT_LINE_H
 
-static const FT *table(const void *p)
-{
-	return p;
-}
-
 /* x[e] *= w of each element of the tile; @n of w's are there, @w has re, then im */
 static void times_table(cv *x, const struct fft_tile *t, const FT *w, int64_t n)
 {
@@ -50,21 +45,25 @@ static void end_tile(cv *x, const struct fft_tile *t, const struct fft_end *end)
 			x[e] = (cv){ x[e].re * end->scale, x[e].im * end->scale };
 }
 
-/* The transform of @x by a core; @work is for what rlx_k_fft_vectors() has besides x. */
-static cv *run_core(const struct rlx_k_fft_core *c, cv *x, cv *work)
+/*
+ * The transform of @x, or of @lines, by a core; @work is for what rlx_k_fft_vectors() has besides
+ * x.
+ */
+static cv *run_core(const struct rlx_k_fft_core *c, cv *x, cv *work,
+		    const struct fft_lines *lines)
 {
 	struct fft_tile in = { .ne = c->chirp_n, .nl = FW, .along_e = 1 };
 	struct fft_tile all = { .ne = c->n, .nl = FW, .along_e = 1 };
 	cv *y;
 
 	if (!c->chirp_n)
-		return transform(c, x, work);
+		return transform(c, x, work, lines);
 	times_table(x, &in, table(c->chirp), c->chirp_n);
 	memcpy(work, x, (size_t)c->chirp_n * sizeof(*x));
 	memset(work + c->chirp_n, 0, (size_t)(c->n - c->chirp_n) * sizeof(*x));
-	y = transform(c, work, work + c->n);
+	y = transform(c, work, work + c->n, NULL);
 	end_tile(y, &all, &(struct fft_end){ table(c->spectrum), c->n, 1, false, true });
-	y = transform(c, y, y == work ? work + c->n : work);
+	y = transform(c, y, y == work ? work + c->n : work, NULL);
 	end_tile(y, &in, &(struct fft_end){ table(c->chirp), c->chirp_n, 1, true, false });
 	return y;
 }
@@ -142,6 +141,10 @@ static void lanes(const struct rlx_k_fft *a, size_t unit, cv *buf)
 	const bool back = a->inverse;
 	cv *x = buf;
 
+#if RLX_VB > 16
+	if (short_lanes(a, &in, &out))
+		return;
+#endif
 	load_tile(&in, x, back && a->split != 2);
 	if (half && a->core[0].chirp_n)
 		double_half(x, n);
@@ -149,7 +152,7 @@ static void lanes(const struct rlx_k_fft *a, size_t unit, cv *buf)
 		mirror(x, n);
 	if (a->split == 2)
 		from_half(x, table(a->split_w), a->half);
-	x = run_core(&a->core[0], x, buf + n + 1);
+	x = run_core(&a->core[0], x, buf + n + 1, NULL);
 	end_tile(x, &out, &(struct fft_end){ NULL, 0, (FT)a->scale, false, back });
 	if (a->split == 1) {
 		to_half(x, table(a->split_w), a->half);
@@ -173,55 +176,96 @@ RLX_INLINE void fetch_next(const struct fft_tile *t)
 			__builtin_prefetch(last - l, 0, 2);
 }
 
+/* Whether the tile is whole vectors of complex numbers, of which none is beyond its line's end. */
+RLX_INLINE bool whole(const struct fft_tile *t)
+{
+	return t->nl == FW && t->to_l == 2 && t->view->part == 1 &&
+	       t->first + (t->ne - 1) * t->along_e + (FW - 1) * t->along_l < t->view->n;
+}
+
+/* A square of which not all rows, or columns, are there. */
+static void twiddle_some(const cv *x, int64_t n, const FT *lane, const FT *w, cv *z, int64_t nl)
+{
+	FV re[FW], im[FW];
+
+	for (int64_t i = 0; i < FW; i++) {
+		cv c = { { 0 }, { 0 } };
+
+		if (i < n)
+			c = cv_times(cv_mul(x[i], F_LOADU(lane + 2 * i * FW),
+					    F_LOADU(lane + (2 * i + 1) * FW)), w + 2 * i);
+		re[i] = c.re;
+		im[i] = c.im;
+	}
+	transpose_square(re);
+	transpose_square(im);
+	for (int64_t l = 0; l < nl; l++)
+		z[l] = (cv){ re[l], im[l] };
+}
+
+/* Columns in @x by twiddle factors, to blocks of rows in @z. */
+static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t, const cv *x, cv *z)
+{
+	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
+	const FT *lane = table(a->lane_w), *w = table(a->block_w) + t->first / FW * n1 * 2;
+	int64_t k = 0;
+
+	for (z += t->first; k + FW <= n1 && IN_REGISTERS && t->nl == FW; k += FW, z += n2) {
+		cv v[FW];
+
+		RLX_UNROLL
+		for (int i = 0; i < FW; i++)
+			v[i] = x[k + i];
+		twiddle_square(v, lane + k * 2 * FW, w + 2 * k);
+		RLX_UNROLL
+		for (int i = 0; i < FW; i++)
+			z[i] = v[i];
+	}
+	for (; k < n1; k += FW, z += n2)
+		twiddle_some(x + k, n1 - k, lane + k * 2 * FW, w + 2 * k, z, t->nl);
+}
+
 /* A vector of columns: their transforms, turned, to @z in blocks of rows. */
 static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, const FT *chirp,
 		    cv *z, cv *buf)
 {
-	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
-	const int64_t from = t.first;
-	const FT *lane_w = table(a->lane_w);
-	const FT *w = table(a->block_w) + from / FW * n1 * 2;
+	const struct rlx_k_fft_core *core = &a->core[0];
+	const int64_t n1 = rlx_k_fft_length(core), n2 = rlx_k_fft_length(&a->core[1]);
+	struct fft_lines lines = { .swap = swap };
 	cv *x = buf;
 
 	t.ne = n1;
-	t.nl = n2 - from < FW ? n2 - from : FW;
+	t.nl = n2 - t.first < FW ? n2 - t.first : FW;
 	t.along_e = n2;
 	t.along_l = 1;
 	t.to_e = n2 * t.view->stride;
 	t.to_l = t.view->stride;
-	t.p += from * t.view->stride;
-	load_tile(&t, x, swap);
+	t.p += t.first * t.view->stride;
+	if (!chirp && !core->chirp_n && of_lines(core->factor[0]) && whole(&t)) {
+		lines.from = t.p;
+		lines.from_e = t.to_e;
+		if (rlx_k_fft_square(a, FW)) {
+			squares(a, &lines, 1, t.first, z);
+			return;
+		}
+	} else {
+		load_tile(&t, x, swap);
+	}
 	fetch_next(&t);
 	if (chirp)
 		times_table(x, &t, chirp, a->chirp_n);
-	x = run_core(&a->core[0], x, x + n1);
-	for (int64_t k = 0; k < n1; k += FW) {
-		cv *to = z + k / FW * n2 + from;
-		FV re[FW], im[FW];
-
-		for (int64_t i = 0; i < FW; i++) {
-			const FT *lane = lane_w + (k + i) * 2 * FW;
-			cv c = { { 0 }, { 0 } };
-
-			if (k + i < n1)
-				c = cv_times(cv_mul(x[k + i], F_LOADU(lane), F_LOADU(lane + FW)),
-					     w + 2 * (k + i));
-			re[i] = c.re;
-			im[i] = c.im;
-		}
-		transpose_square(re);
-		transpose_square(im);
-		for (int64_t l = 0; l < t.nl; l++)
-			to[l] = (cv){ re[l], im[l] };
-	}
+	x = run_core(core, x, x + n1, &lines);
+	twiddle_columns(a, &t, x, z);
 }
 
 /* A vector of rows, of block @block: z is overwritten. */
 static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_end *end,
 		 int64_t block, cv *z, cv *buf)
 {
-	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
-	cv *x = run_core(&a->core[1], z + block * n2, buf);
+	const struct rlx_k_fft_core *core = &a->core[1];
+	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(core);
+	struct fft_lines lines = { .swap = end->swap };
+	cv *x;
 
 	t.first = block * FW;
 	t.ne = n2;
@@ -231,6 +275,14 @@ static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_
 	t.to_e = n1 * t.view->stride;
 	t.to_l = t.view->stride;
 	t.p += t.first * t.view->stride;
+	if (!end->w && end->scale == 1 && !core->chirp_n && core->n_factor &&
+	    of_lines(core->factor[core->n_factor - 1]) && whole(&t)) {
+		lines.to = t.p;
+		lines.to_e = t.to_e;
+	}
+	x = run_core(core, z + block * n2, buf, &lines);
+	if (lines.to)
+		return;
 	end_tile(x, &t, end);
 	store_tile(&t, x);
 }
@@ -317,40 +369,54 @@ static bool side_by_side_there(const struct rlx_k_fft_view *v, int64_t n)
 }
 
 /*
- * RLX_K_FFT_CHUNK elements from @k on, or up to the last, of a spectrum's half from the one of
- * pairs, or back, from @x to @y. But for the ends a vector at a time, where all of them lie side
- * by side.
+ * Elements [k, end) of lines that lie side by side, a vector at a time. The last one begins before
+ * @k where it would end beyond the line's end.
  */
-static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in, FT *y,
-		  const struct rlx_k_fft_view *out, int64_t k)
+static void split_vectors(const struct rlx_k_fft *a, const struct fft_split *s, int64_t k,
+			  int64_t end)
 {
-	const int64_t half = a->half, most = half + (a->split == 1);
-	const int64_t end = k + RLX_K_FFT_CHUNK < most ? k + RLX_K_FFT_CHUNK : most;
-	const FT *w = table(a->split_w), *wi = w + half + 1;
-	const struct fft_split all = { x, y, in, out };
+	const int64_t half = a->half, last = half + (a->split == 1) - FW;
+	const FT *w = table(a->split_w), *wi = w + half + 1, *x = s->x;
 	const bool back = a->split == 2;
+	FT ends[2 * FW];	/* elements half - FW + 1 to half */
 
-	if (side_by_side_there(in, half + back) && side_by_side_there(out, most)) {
-		if (!k) {	/* the mirror of element 0 is no neighbour */
-			split_some(a, &all, 0, end < FW ? end : FW);
-			k = end < FW ? end : FW;
-		}
-		for (; k + FW <= end && k + FW <= half; k += FW) {
-			const FT *p = x + 2 * k, *q = x + 2 * (half - k - FW + 1);
-			FV p0 = F_LOADU(p), p1 = F_LOADU(p + FW);
-			FV q0 = F_LOADU(q), q1 = F_LOADU(q + FW);
-			cv c = split_one((cv){ __builtin_shufflevector(p0, p1, F_EVEN),
-					       __builtin_shufflevector(p0, p1, F_ODD) },
-					 (cv){ __builtin_shufflevector(q0, q1, F_EVEN_BACK),
-					       __builtin_shufflevector(q0, q1, F_ODD_BACK) },
-					 F_LOADU(w + k), F_LOADU(wi + k), back);
+	memcpy(ends, x + 2 * (half - FW + 1), (2 * FW - 2) * sizeof(FT));
+	ends[2 * FW - 2] = x[back ? 2 * half : 0];	/* of pairs, element half is element 0 */
+	ends[2 * FW - 1] = back ? 0 : x[1];
+	for (; k < end; k += FW) {
+		const int64_t at = k < last ? k : last;
+		const FT *q = at ? x + 2 * (half - at - FW + 1) : ends;
+		cv p = cv_load(at + FW > half ? ends : x + 2 * at, false), c;
+		FV q0 = F_LOADU(q), q1 = F_LOADU(q + FW);
 
-			F_STOREN(y + 2 * k, __builtin_shufflevector(c.re, c.im, F_LO), FW);
-			F_STOREN(y + 2 * k + FW, __builtin_shufflevector(c.re, c.im, F_HI), FW);
+		if (back && !at)
+			p.im[0] = 0;
+		c = split_one(p, (cv){ __builtin_shufflevector(q0, q1, F_EVEN_BACK),
+				       __builtin_shufflevector(q0, q1, F_ODD_BACK) },
+			      F_LOADU(w + at), F_LOADU(wi + at), back);
+		if (k + FW <= end) {
+			cv_store(s->y + 2 * at, c, false);
+		} else {
+			FT y[2 * FW];
+
+			cv_store(y, c, false);
+			memcpy(s->y + 2 * k, y + 2 * (k - at), (size_t)(end - k) * 2 * sizeof(FT));
 		}
 	}
-	if (k < end)
-		split_some(a, &all, k, end);
+}
+
+/* Elements [k, end) of a spectrum's half from the one of pairs, or back. */
+static void split(const struct rlx_k_fft *a, const struct fft_split *s, int64_t k, int64_t end)
+{
+	const int64_t half = a->half;
+
+	if (half >= FW && side_by_side_there(s->in, half + (a->split == 2)) &&
+	    side_by_side_there(s->out, half + (a->split == 1))) {
+		split_vectors(a, s, k, end);
+		return;
+	}
+	for (; k < end; k += RLX_K_FFT_CHUNK)
+		split_some(a, s, k, k + RLX_K_FFT_CHUNK < end ? k + RLX_K_FFT_CHUNK : end);
 }
 
 /* The view of complex numbers that lie side by side. */
@@ -358,12 +424,6 @@ static struct rlx_k_fft_view dense(int64_t n)
 {
 	return (struct rlx_k_fft_view){ .n = n, .stride = 2, .part = 1, .outer = 2 * n,
 					.inner = 2 * n };
-}
-
-static const FT *line_at(const void *base, const struct rlx_k_fft *a,
-			 const struct rlx_k_fft_view *v, int64_t line)
-{
-	return (const FT *)base + line / a->inner * v->outer + line % a->inner * v->inner;
 }
 
 /* All of a spectrum of which x has half; for Bluestein as double_half(). */
@@ -447,10 +507,9 @@ static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 				.p = (FT *)line_at(a->y, a, &a->out, (int64_t)unit) };
 	struct fft_tile mid = { .view = &all, .p = tmp }, ends = { .view = &pairs, .p = tmp };
 	const struct fft_end end = line_end(a);
-	int64_t k;
 
-	for (k = 0; a->split == 2 && k < half; k += RLX_K_FFT_CHUNK)
-		split(a, in.p, &a->in, tmp, &pairs, k);
+	if (a->split == 2)
+		split(a, &(struct fft_split){ in.p, tmp, &a->in, &pairs }, 0, half);
 	if (a->in.kind == RLX_K_FFT_HALF)
 		unfold(a, in.p, tmp, n);
 	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, a->inverse,
@@ -461,8 +520,8 @@ static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 		all_columns(a, &mid, false, NULL, z, buf);
 	}
 	all_rows(a, a->split == 1 ? &ends : &out, &end, next_line(a, unit), z, buf);
-	for (k = 0; a->split == 1 && k <= half; k += RLX_K_FFT_CHUNK)
-		split(a, tmp, &pairs, out.p, &a->out, k);
+	if (a->split == 1)
+		split(a, &(struct fft_split){ tmp, out.p, &pairs, &a->out }, 0, half + 1);
 }
 
 /* A step of lines that threads share: a vector of columns or rows, or a piece of a split. */
@@ -473,7 +532,7 @@ static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
 	cv *z = (cv *)a->z + at * rlx_k_fft_z(a, FW) / FW;
 	struct fft_tile in = { .view = &a->in, .p = (FT *)line_at(a->x, a, &a->in, at) };
 	struct fft_tile out = { .view = &a->out, .p = (FT *)line_at(a->y, a, &a->out, at) };
-	int64_t k = part * RLX_K_FFT_CHUNK;
+	const int64_t k = part * RLX_K_FFT_CHUNK, left = a->half + (a->split == 1) - k;
 
 	in.first = part * FW;
 	if (a->mode == RLX_K_FFT_COLUMNS)
@@ -486,12 +545,23 @@ static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
 		rows(a, out, &(struct fft_end){ a->from_spectrum ? table(a->chirp) : NULL,
 						a->chirp_n, (FT)a->scale, a->from_spectrum,
 						a->inverse }, part, z, buf);
-	else if (k < a->half + (a->split == 1))
-		split(a, in.p, &a->in, out.p, &a->out, k);
+	else if (left > 0)
+		split(a, &(struct fft_split){ in.p, out.p, &a->in, &a->out }, k,
+		      k + (left < RLX_K_FFT_CHUNK ? left : RLX_K_FFT_CHUNK));
 }
 
 static void units(const struct rlx_k_fft *a, size_t begin, size_t end, void *scratch)
 {
+#if RLX_VB > 16
+	if (by_squares(a)) {
+		square_lines(a, begin, end, scratch);
+		return;
+	}
+	if (a->mode == RLX_K_FFT_LINE && rlx_k_fft_shares(a, FW)) {
+		short_lines(a, begin, end);
+		return;
+	}
+#endif
 	for (; begin < end; begin++)
 		if (a->mode == RLX_K_FFT_LANES)
 			lanes(a, begin, scratch);

@@ -9,40 +9,6 @@
 
 #include "kernels/simd/transpose.h"
 
-#if FW == 16
-#define F_LO	RLX_ZIP_LO_16
-#define F_HI	RLX_ZIP_HI_16
-#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-#define F_BACK	15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
-#define F_EVEN_BACK	30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0
-#define F_ODD_BACK	31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1
-#elif FW == 8
-#define F_LO	RLX_ZIP_LO_8
-#define F_HI	RLX_ZIP_HI_8
-#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14
-#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15
-#define F_BACK	7, 6, 5, 4, 3, 2, 1, 0
-#define F_EVEN_BACK	14, 12, 10, 8, 6, 4, 2, 0
-#define F_ODD_BACK	15, 13, 11, 9, 7, 5, 3, 1
-#elif FW == 4
-#define F_LO	RLX_ZIP_LO_4
-#define F_HI	RLX_ZIP_HI_4
-#define F_EVEN	0, 2, 4, 6
-#define F_ODD	1, 3, 5, 7
-#define F_BACK	3, 2, 1, 0
-#define F_EVEN_BACK	6, 4, 2, 0
-#define F_ODD_BACK	7, 5, 3, 1
-#else
-#define F_LO	RLX_ZIP_LO_2
-#define F_HI	RLX_ZIP_HI_2
-#define F_EVEN	0, 2
-#define F_ODD	1, 3
-#define F_BACK	1, 0
-#define F_EVEN_BACK	2, 0
-#define F_ODD_BACK	3, 1
-#endif
-
 /* Which elements a tile of [ne][nl] is, and where they are. */
 struct fft_tile {
 	const struct rlx_k_fft_view	*view;

@@ -11,6 +11,43 @@
 
 #include "kernels/fft.h"
 #include "kernels/simd/vec.h"
+#include "kernels/simd/zip.h"
+
+#if FW == 16
+#define F_LO	RLX_ZIP_LO_16
+#define F_WHOLE	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define F_HI	RLX_ZIP_HI_16
+#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define F_BACK	15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
+#define F_EVEN_BACK	30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0
+#define F_ODD_BACK	31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1
+#elif FW == 8
+#define F_LO	RLX_ZIP_LO_8
+#define F_WHOLE	0, 1, 2, 3, 4, 5, 6, 7
+#define F_HI	RLX_ZIP_HI_8
+#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14
+#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15
+#define F_BACK	7, 6, 5, 4, 3, 2, 1, 0
+#define F_EVEN_BACK	14, 12, 10, 8, 6, 4, 2, 0
+#define F_ODD_BACK	15, 13, 11, 9, 7, 5, 3, 1
+#elif FW == 4
+#define F_LO	RLX_ZIP_LO_4
+#define F_HI	RLX_ZIP_HI_4
+#define F_EVEN	0, 2, 4, 6
+#define F_ODD	1, 3, 5, 7
+#define F_BACK	3, 2, 1, 0
+#define F_EVEN_BACK	6, 4, 2, 0
+#define F_ODD_BACK	7, 5, 3, 1
+#else
+#define F_LO	RLX_ZIP_LO_2
+#define F_HI	RLX_ZIP_HI_2
+#define F_EVEN	0, 2
+#define F_ODD	1, 3
+#define F_BACK	1, 0
+#define F_EVEN_BACK	2, 0
+#define F_ODD_BACK	3, 1
+#endif
 
 typedef struct { FV re, im; } cv;
 
@@ -28,6 +65,17 @@ RLX_INLINE cv cv_times(cv a, const FT *w)
 	return (cv){ a.re * w[0] - a.im * w[1], a.re * w[1] + a.im * w[0] };
 }
 
+/*
+ * Lines side by side in memory, a vector of them read or written whole: FW neighbours are re and im
+ * in turns.
+ */
+struct fft_lines {
+	const FT	*from;		/* NULL: a buffer of vectors is read */
+	FT		*to;		/* NULL: one is written */
+	int64_t		from_e, to_e;	/* numbers from an element to the next */
+	bool		swap;		/* re and im, where they are read or written */
+};
+
 /* What one pass is given. */
 struct fft_pass {
 	const cv	*x;
@@ -35,6 +83,7 @@ struct fft_pass {
 	const FT	*w;	/* twiddle factors, r - 1 for each p */
 	const FT	*root;	/* cos and sin of 2 pi i / r */
 	int64_t		s, m;	/* y[q + s (r p + k)] of x[q + s (p + m i)] */
+	const struct fft_lines	*lines;
 };
 
 /* y[k] += what radix-4 gives of four numbers */
@@ -49,21 +98,14 @@ RLX_INLINE void four(cv v[4])
 	v[3] = cv_sub(b, d);
 }
 
-RLX_INLINE void butterfly(cv *v, int r)
+/* x e^(-i a), where w is cos a and v is sin a */
+#define CV_ROTATE(x, w, v) (cv){ (x).re * (w) + (x).im * (v), (x).im * (w) - (x).re * (v) }
+
+RLX_INLINE void eight(cv *v)
 {
 	const FT h = (FT)0.70710678118654752440;
 	cv e[4], o[4];
 
-	if (r == 2) {
-		e[0] = v[0];
-		v[0] = cv_add(e[0], v[1]);
-		v[1] = cv_sub(e[0], v[1]);
-		return;
-	}
-	if (r == 4) {
-		four(v);
-		return;
-	}
 	RLX_UNROLL
 	for (int i = 0; i < 4; i++) {
 		e[i] = v[2 * i];
@@ -81,32 +123,155 @@ RLX_INLINE void butterfly(cv *v, int r)
 	}
 }
 
-/* @turned: with twiddle factors; of p = 0 they are 1 */
-RLX_INLINE void even_step(const struct fft_pass *g, int64_t p, int r, bool turned)
+/* As a matrix [4][4]. */
+RLX_INLINE void sixteen(cv *v)
 {
-	const FT *w = g->w + 2 * (r - 1) * p;
-	const cv *x = g->x + g->s * p;
-	cv *y = g->y + g->s * r * p;
+	const FT h = (FT)0.70710678118654752440;
+	const FT c = (FT)0.92387953251128675613, s = (FT)0.38268343236508977173;
+	cv t[4][4];
 
-	for (int64_t q = 0; q < g->s; q++) {
-		cv v[8];
+	RLX_UNROLL
+	for (int b = 0; b < 4; b++) {
+		RLX_UNROLL
+		for (int a = 0; a < 4; a++)
+			t[b][a] = v[4 * a + b];
+		four(t[b]);
+	}
+	t[1][1] = CV_ROTATE(t[1][1], c, s);
+	t[1][2] = (cv){ (t[1][2].re + t[1][2].im) * h, (t[1][2].im - t[1][2].re) * h };
+	t[1][3] = CV_ROTATE(t[1][3], s, c);
+	t[2][1] = (cv){ (t[2][1].re + t[2][1].im) * h, (t[2][1].im - t[2][1].re) * h };
+	t[2][2] = cv_mul_i(t[2][2]);
+	t[2][3] = (cv){ (t[2][3].im - t[2][3].re) * h, -(t[2][3].re + t[2][3].im) * h };
+	t[3][1] = CV_ROTATE(t[3][1], s, c);
+	t[3][2] = (cv){ (t[3][2].im - t[3][2].re) * h, -(t[3][2].re + t[3][2].im) * h };
+	t[3][3] = CV_ROTATE(t[3][3], -c, -s);
+	RLX_UNROLL
+	for (int k = 0; k < 4; k++) {
+		cv u[4] = { t[0][k], t[1][k], t[2][k], t[3][k] };
 
+		four(u);
 		RLX_UNROLL
-		for (int i = 0; i < r; i++)
-			v[i] = x[q + g->s * g->m * i];
-		butterfly(v, r);
-		y[q] = v[0];
-		RLX_UNROLL
-		for (int i = 1; i < r; i++)
-			y[q + g->s * i] = turned ? cv_times(v[i], w + 2 * (i - 1)) : v[i];
+		for (int i = 0; i < 4; i++)
+			v[k + 4 * i] = u[i];
 	}
 }
 
-RLX_INLINE void even_pass(const struct fft_pass *g, int r)
+RLX_INLINE void butterfly(cv *v, int r)
 {
-	even_step(g, 0, r, false);
-	for (int64_t p = 1; p < g->m; p++)
-		even_step(g, p, r, true);
+	const cv e = v[0];
+
+	if (r == 2) {
+		v[0] = cv_add(e, v[1]);
+		v[1] = cv_sub(e, v[1]);
+	} else if (r == 4) {
+		four(v);
+	} else if (r == 8) {
+		eight(v);
+	} else {
+		sixteen(v);
+	}
+}
+
+RLX_INLINE cv cv_load(const FT *p, bool swap)
+{
+	FV a = F_LOADU(p), b = F_LOADU(p + FW);
+	FV re = __builtin_shufflevector(a, b, F_EVEN), im = __builtin_shufflevector(a, b, F_ODD);
+
+	return swap ? (cv){ im, re } : (cv){ re, im };
+}
+
+RLX_INLINE void cv_store(FT *p, cv c, bool swap)
+{
+	FV a = swap ? c.im : c.re, b = swap ? c.re : c.im;
+
+	F_STOREU(p, __builtin_shufflevector(a, b, F_LO));
+	F_STOREU(p + FW, __builtin_shufflevector(a, b, F_HI));
+}
+
+/* What is known of a pass where it is compiled. */
+enum {
+	TWIDDLED = 1,	/* with twiddle factors: not the last one */
+	FROM_LINES = 2,	/* the first one, of lines */
+	TO_LINES = 4,	/* the last one, to lines */
+};
+
+RLX_INLINE void even_step(const struct fft_pass *g, int64_t p, int64_t q, int r, int how)
+{
+	const FT *w = g->w + 2 * (r - 1) * p;
+	const cv *x = g->x + g->s * p + q;
+	cv *y = g->y + g->s * r * p + q;
+	const FT *from = how & FROM_LINES ? g->lines->from + p * g->lines->from_e : NULL;
+	const int64_t from_i = how & FROM_LINES ? g->m * g->lines->from_e : 0;
+	FT *to = how & TO_LINES ? g->lines->to + q * g->lines->to_e : NULL;
+	const int64_t to_i = how & TO_LINES ? g->s * g->lines->to_e : 0;
+	cv v[16];
+
+	RLX_UNROLL
+	for (int i = 0; i < r; i++)
+		v[i] = how & FROM_LINES ? cv_load(from + i * from_i, g->lines->swap) :
+		       x[g->s * g->m * i];
+	butterfly(v, r);
+	RLX_UNROLL
+	for (int i = 0; i < r; i++) {
+		cv c = how & TWIDDLED && i ? cv_times(v[i], w + 2 * (i - 1)) : v[i];
+
+		if (how & TO_LINES)
+			cv_store(to + i * to_i, c, g->lines->swap);
+		else
+			y[g->s * i] = c;
+	}
+}
+
+RLX_INLINE void even_pass(const struct fft_pass *g, int r, int how)
+{
+	const int64_t m = how & TWIDDLED ? g->m : 1, s = how & FROM_LINES ? 1 : g->s;
+
+	for (int64_t p = 0; p < m; p++)
+		for (int64_t q = 0; q < s; q++)
+			even_step(g, p, q, r, how);
+}
+
+/* Whether there are registers for sixteen numbers, or nearly. */
+enum { HAS_SIXTEEN = RLX_VB == 64 };
+
+#if RLX_VB > 16
+static __attribute__((noinline)) void from_lines(const struct fft_pass *g, int r)
+{
+	if (HAS_SIXTEEN && r == 16)
+		even_pass(g, 16, FROM_LINES | TWIDDLED);
+	else if (r == 8)
+		even_pass(g, 8, FROM_LINES | TWIDDLED);
+	else
+		even_pass(g, 4, FROM_LINES | TWIDDLED);
+}
+
+static __attribute__((noinline)) void to_lines(const struct fft_pass *g, int r)
+{
+	if (HAS_SIXTEEN && r == 16)
+		even_pass(g, 16, TO_LINES);
+	else if (r == 8)
+		even_pass(g, 8, TO_LINES);
+	else
+		even_pass(g, 4, TO_LINES);
+}
+#else
+RLX_INLINE void from_lines(const struct fft_pass *g, int r) { }
+RLX_INLINE void to_lines(const struct fft_pass *g, int r) { }
+#endif
+
+/* Whether a pass of radix @r can read or write lines. */
+RLX_INLINE bool of_lines(int r)
+{
+	return RLX_VB > 16 && (r == 4 || r == 8 || (HAS_SIXTEEN && r == 16));
+}
+
+RLX_INLINE void buffer_pass(const struct fft_pass *g, int r)
+{
+	if (g->m > 1)
+		even_pass(g, r, TWIDDLED);
+	else
+		even_pass(g, r, 0);
 }
 
 /* Outputs at once, as there are registers for their sums */
@@ -188,35 +353,42 @@ RLX_INLINE void odd_pass(const struct fft_pass *g, int r)
 			odd_step(g, p, q, r);
 }
 
-static __attribute__((noinline)) void one_pass(const struct fft_pass *g, int r)
+static __attribute__((noinline)) void one_even_pass(const struct fft_pass *g, int r)
 {
-	switch (r) {
-	case 2:
-		even_pass(g, 2);
-		break;
-	case 4:
-		even_pass(g, 4);
-		break;
+	if (r == 2)
+		buffer_pass(g, 2);
 #if RLX_VB > 16	/* the portable level is small: its lowering asks for no 8 */
-	case 8:
-		even_pass(g, 8);
-		break;
-	case 3:
-		odd_pass(g, 3);
-		break;
-	case 5:
-		odd_pass(g, 5);
-		break;
+	else if (r == 8)
+		buffer_pass(g, 8);
+#if RLX_VB > 32
+	else if (r == 16)
+		buffer_pass(g, 16);
 #endif
-	default:
-		odd_pass(g, r);
-	}
+#endif
+	else
+		buffer_pass(g, 4);
 }
 
-/* The transform of @x, n vectors; both buffers are used. Return: the one that has it. */
-static cv *transform(const struct rlx_k_fft_core *c, cv *x, cv *other)
+static __attribute__((noinline)) void one_odd_pass(const struct fft_pass *g, int r)
 {
-	struct fft_pass g = { .w = c->w, .s = 1, .m = c->n };
+#if RLX_VB > 16
+	if (r == 3)
+		odd_pass(g, 3);
+	else if (r == 5)
+		odd_pass(g, 5);
+	else
+#endif
+		odd_pass(g, r);
+}
+
+/*
+ * The transform of @x, n vectors, or of @lines, which may be NULL; both buffers are used. Return:
+ * the one that has it, if it is not written to lines.
+ */
+static cv *transform(const struct rlx_k_fft_core *c, cv *x, cv *other,
+		     const struct fft_lines *lines)
+{
+	struct fft_pass g = { .w = c->w, .s = 1, .m = c->n, .lines = lines };
 
 	for (int k = 0; k < c->n_factor; k++) {
 		const int r = c->factor[k];
@@ -227,7 +399,14 @@ static cv *transform(const struct rlx_k_fft_core *c, cv *x, cv *other)
 		g.w += r % 2 ? 2 * r : 0;
 		g.x = x;
 		g.y = other;
-		one_pass(&g, r);
+		if (lines && lines->from && !k)
+			from_lines(&g, r);
+		else if (lines && lines->to && k + 1 == c->n_factor)
+			to_lines(&g, r);
+		else if (r % 2)
+			one_odd_pass(&g, r);
+		else
+			one_even_pass(&g, r);
 		g.w += 2 * (r - 1) * g.m;
 		g.s *= r;
 		x = other;

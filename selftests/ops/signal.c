@@ -164,6 +164,55 @@ TEST(real_lines)
 	}
 }
 
+/*
+ * Lines of powers of two, and of 3 and 5 times these, by any number: elements of all of them
+ * against sums, cut, padded or neither, and back.
+ */
+TEST(lines_of_powers_of_two)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int c = 0; c < 72; c++) {
+		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
+		const int64_t times = c < 44 ? 1 : c < 58 ? 3 : 5;
+		const int64_t n = times << (c < 44 ? c / 4 + 1 : (c - 44) % 14 / 2 + 4);
+		const int64_t lines = 1 + (int64_t)(rlx_test_rand(&seed) % (c % 4 < 2 ? 3 : 40));
+		const int64_t have = c % 5 ? n : 1 + (int64_t)(rlx_test_rand(&seed) %
+							       (uint64_t)(n + 9));
+		const double tol = (dt == RLX_F64 ? 1.2e-15 : 6e-7) * (log2((double)n) + 2) *
+				   sqrt((double)n);
+		rlx_value x, y;
+		struct rig r;
+
+		rig_init(&r, "cpu");
+		x = rig_random(&r, rlx_type(dt, lines, have, 2), -1, 1);
+		y = rlx_emit(r.g, fft, .x = x, .n = RLX_INTS(n));
+		rig_output(&r, y);
+		rig_output(&r, rlx_emit(r.g, fft, .x = y, .inverse = true));
+		rig_run(&r);
+		for (int64_t l = 0; l < lines; l++) {
+			int64_t k = (int64_t)(rlx_test_rand(&seed) % (uint64_t)n);
+			double re = 0, im = 0;
+
+			for (int64_t j = 0; j < n && j < have; j++) {
+				double a = 6.283185307179586477 * (double)(j * k % n) / (double)n;
+				double p = rig_in(&r, 0, 2 * (l * have + j));
+				double q = rig_in(&r, 0, 2 * (l * have + j) + 1);
+
+				re += p * cos(a) + q * sin(a);
+				im += q * cos(a) - p * sin(a);
+			}
+			rig_want(&r, 0, 2 * (l * n + k), re, tol);
+			rig_want(&r, 0, 2 * (l * n + k) + 1, im, tol);
+		}
+		for (int64_t i = 0; i < lines * n * 2; i++)
+			rig_want(&r, 1, i, i / 2 % n < have ?
+				 rig_in(&r, 0, i / (2 * n) * 2 * have + i % (2 * n)) : 0,
+				 tol / sqrt((double)n));
+		rig_fini(&r);
+	}
+}
+
 /* Along a middle axis, lines side by side or not: as along the last one, transposed. */
 TEST(middle_axis)
 {
