@@ -23,8 +23,8 @@ $(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped ind
 		pool pool_f64 pool_i64 pool_u64 quant random resize resize_wide sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
-$(foreach k,gemm_bf16 gemm_f16 lapack linalg linalg_eigh linalg_mat linalg_qr linalg_rotate \
-		linalg_svd rnn_f64 selective_scan,$(eval KERNEL_OPT_$(k) := -O2))
+$(foreach k,gemm_bf16 gemm_f16 gemm_f32 gemm_f64 lapack linalg linalg_eigh linalg_mat linalg_qr \
+		linalg_rotate linalg_svd rnn_f64 selective_scan,$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
 	$(eval KERNEL_OPT_$(k) := -Os))
@@ -36,8 +36,8 @@ KERNEL_OPT_resize_wide += -ffp-contract=off
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
-		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_i8 gemm_wq quant rnn \
-		rnn_f64,\
+		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq \
+		lapack quant rnn rnn_f64,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3
