@@ -530,6 +530,98 @@ def a_channel_that_cannot_be_opened():
             assert "cannot start" in s.log() and why in s.log(), s.log()
 
 
+def refused(call, *args, **kw):
+    """It fails before anything is handed over."""
+    try:
+        call(*args, **kw)
+    except ValueError:
+        return
+    assert False, "it did not fail"
+
+
+@test
+def the_client_refuses_what_does_not_fit():
+    a = address()
+    with Server(MODELS + minilm() + channel(a)) as s, connect(a) as ch:
+        x, y = ch.empty((4, 8)), ch.empty((4, 8))
+        after = ch.empty((4096,), np.uint8)
+        after[...] = 0xaa
+        refused(ch.request, 2, b"x" * 65, [])
+        refused(ch.request, 2, b"", [ch.slice(x, rlx.READ)] * 65)
+        for inputs, outputs in (([x] * 100, [y]), ([x, x], [y]), ([], [y]), ([x], []),
+                                ([x], [y, y]), ([x], [ch.empty((4, 8), np.float64)]),
+                                ([x], [ch.empty((4, 8), np.int32)]), ([x], [ch.empty((32,))]),
+                                ([ch.empty((4, 8), np.float16)], [y])):
+            refused(ch.infer, "relu", inputs, outputs)
+        assert (after == 0xaa).all()
+        image, k = ch.empty((2, 3, 16, 16)), ch.empty((2,), np.int64)
+        for odd in ((2, 3, 16, 17), (2, 4, 16, 16), (2, 3, 256)):
+            refused(ch.infer, "vision", [ch.empty(odd)], [ch.empty((2, 10)), k])
+        refused(ch.infer, "vision", [image], [ch.empty((2, 11)), k])
+        ids, out = ch.empty((8, 16), np.int64), vectors(ch, 8)
+        ids[...] = 5
+        for rows in (0, 9, -1, 1 << 33):
+            refused(ch.infer, "minilm", [ids], [out], rows=rows)
+        ch.infer("minilm", [ids], [out], rows=8)
+        about = rlx.Model("m", True, [rlx.Tensor("x", None, (-1,), False)], [], [], 0)
+        ch._models["m"] = about
+        refused(ch.prepare, "m", [ch.empty((3,), np.float64)], [])
+        assert rlx.DTYPES[4] == np.uint16
+        relu(ch)
+        assert not s.metric('rlxd_requests_total{route="channel",code="400"}')
+
+
+@test
+def the_client_keeps_and_gives_back():
+    a = address()
+    with Server(MODELS + channel(a)):
+        with connect(a, memory=65536) as ch:
+            x, y = ch.empty((2, 4)), ch.empty((2, 4))
+            x[...] = -1
+            s = [ch.slice(x, rlx.READ), ch.slice(y, rlx.WRITE)]
+            for i in range(200):        # a list of slices each time, of which none stays
+                assert ch.call(ch.request(2, bytes(64), s * 4)).result == -errno.EINVAL
+            ch.infer("relu", [x], [y])
+        assert not y.any() and (x == -1).all()      # behind the end of their channel
+        refused(ch.infer, "relu", [x], [y])
+        refused(ch.models)
+        refused(ch.empty, (1,))
+        del x, y, s
+        open_files = len(os.listdir("/proc/self/fd"))
+        for i in range(5):
+            ends(errno.ENOMEM, lambda: connect(a, memory=4096))
+            connect(a)                  # nobody closes it
+        assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+@test
+def the_client_goes_on_behind_a_deadline():
+    assert rlx.deadline_in(-1) <= rlx.deadline_in(0) < rlx.deadline_in(5) < rlx.NO_DEADLINE
+    assert rlx.deadline_in(float("inf")) == rlx.NO_DEADLINE
+    a = address()
+    with Server(minilm() + channel(a)), connect(a) as ch:
+        rq, ids, out = slow(ch)
+        ends(errno.ETIME, ch.call, rq, rlx.deadline_in(-1))
+        out[...] = np.nan
+        assert ch.call(rq).result == 0 and np.isfinite(out).all()
+        ids = ch.submit(rq)
+        ends(errno.EBUSY, ch.call, rq)
+        assert ch.wait()[0].id == ids and ch.call(rq).result == 0
+
+
+@test
+def the_client_starts_over_if_models_change():
+    a = address()
+    with Server(MODELS + channel(a)) as s, connect(a) as ch:
+        ask, asked = ch._ask, []
+
+        def changing(name, at):
+            asked.append(at)
+            return ask(name, at - (len(asked) == 2))    # one came in front of the first
+        ch._ask = changing
+        assert sorted(ch.models()) == ["fixed", "relu", "vision"] and asked == [0, 1, 0, 1, 2]
+
+
 @test
 def rlx_load_drives_a_channel():
     a = address()
