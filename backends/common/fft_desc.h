@@ -33,7 +33,7 @@ static inline struct rlx_fft_step rlx_fft_next(struct op_fft *g, uint32_t k)
 	for (i = 0; i < g->rank; i++) {
 		s.outer *= i < ax ? g->in[i] : 1;
 		s.inner *= i > ax ? g->in[i] : 1;
-		s.elements *= (uint64_t)g->in[i];
+		s.elements = rlx_times(s.elements, (uint64_t)g->in[i]);
 	}
 	for (i = k + 1; i < g->n_axis && g->in[g->axis[i]] == g->out[i]; i++)
 		;
@@ -139,8 +139,10 @@ static inline enum rlx_status rlx_fft_steps(struct rlx_lower *lo, size_t size,
 
 		to = (struct rlx_fft_place){ RLX_FFT_OUTPUT, 0 };
 		if (!s.to_output)
-			to = (struct rlx_fft_place){ RLX_FFT_TMP,
-						     rlx_lower_tmp(lo, s.elements * 2 * size) };
+			to = (struct rlx_fft_place){ RLX_FFT_TMP, rlx_lower_tmp(lo,
+						     rlx_times(s.elements, 2 * size)) };
+		if (lo->status)
+			break;
 		one_axis(lo, &s, g.inverse, from, to);
 		from = to;
 	}

@@ -78,6 +78,7 @@ double rlx_recurrence_work(const struct rlx_recurrence *r)
 static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1);
+	uint64_t rows;
 
 	r->steps = x->dim[r->batch_first ? 1 : 0];
 	r->batch = x->dim[r->batch_first ? 0 : 1];
@@ -86,8 +87,9 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 	r->gates = rlx_k_rnn_gates(r->cell);
 	r->hidden = w->dim[1] / r->gates;
 	r->size = x->dtype == RLX_F64 ? 8 : 4;
-	r->tmp = rlx_lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
-					      r->hidden) * r->size);
+	rows = rlx_times((uint64_t)r->steps, (uint64_t)r->batch);
+	r->tmp = rlx_lower_tmp(lo, rlx_times(rows, rlx_times((uint64_t)(r->dirs * r->gates) *
+							     r->size, (uint64_t)r->hidden)));
 	return lo->ops->recur(lo, r);
 }
 

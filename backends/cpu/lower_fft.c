@@ -501,17 +501,17 @@ static void shared_step(const struct fft *f, uint8_t mode, enum chirp chirp,
 static void shared_line(const struct fft *f, struct rlx_fft_place x, struct rlx_fft_place y)
 {
 	const struct rlx_k_fft *a = &f->a;
-	const uint64_t lines = (uint64_t)(a->outer * a->inner), number = 2 * f->size;
+	const uint64_t bytes = rlx_times((uint64_t)(a->outer * a->inner), 2 * f->size);
 	const int64_t most = a->n > a->half ? a->n : a->half + 1;
 	const int64_t n = a->chirp_n ? a->chirp_n : a->n;
-	const struct rlx_fft_place z = { RLX_FFT_TMP, rlx_lower_tmp(f->lo, lines * number *
-						(uint64_t)rlx_k_fft_z(a, f->lanes)) };
+	const struct rlx_fft_place z = { RLX_FFT_TMP, rlx_lower_tmp(f->lo, rlx_times(bytes,
+						(uint64_t)rlx_k_fft_z(a, f->lanes))) };
 	struct rlx_fft_place t = { RLX_FFT_TMP, 0 };
 	struct rlx_k_fft_view mid = dense(most, a->inner), in = a->in, out = a->out, ends;
 	struct rlx_fft_place to_t[] = { x, t, z }, from_t[] = { t, y, z };
 
 	if (a->chirp_n || a->split)
-		t.tmp = rlx_lower_tmp(f->lo, lines * number * (uint64_t)most);
+		t.tmp = rlx_lower_tmp(f->lo, rlx_times(bytes, (uint64_t)most));
 	to_t[1] = from_t[0] = t;
 	ends = mid;
 	ends.n = n;

@@ -352,8 +352,8 @@ static enum rlx_status part(const struct axis *x, int d, int round, struct rlx_f
 
 static enum rlx_status by_parts(const struct axis *x)
 {
-	const uint64_t bytes = (uint64_t)x->s->outer * (uint64_t)x->s->inner * (uint64_t)x->n *
-			       (x->t.f64 ? 16 : 8);
+	const uint64_t lines = rlx_times((uint64_t)x->s->outer, (uint64_t)x->s->inner);
+	const uint64_t bytes = rlx_times(lines, rlx_times((uint64_t)x->n, x->t.f64 ? 16 : 8));
 	struct rlx_fft_place z[2], from = x->x, to;
 	enum rlx_status st = RLX_OK;
 	int round, d;

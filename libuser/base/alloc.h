@@ -36,6 +36,14 @@ static inline bool rlx_add(size_t a, size_t b, size_t *out)
 	return !__builtin_add_overflow(a, b, out);
 }
 
+/* @a times @b, or UINT64_MAX if that is more: a size that nobody has is refused, not wrapped. */
+static inline uint64_t rlx_times(uint64_t a, uint64_t b)
+{
+	uint64_t n;
+
+	return __builtin_mul_overflow(a, b, &n) ? UINT64_MAX : n;
+}
+
 /* What all tensors and tables begin at a multiple of: a cache line, the widest vector. */
 static inline uint64_t rlx_align64(uint64_t n)
 {

@@ -118,6 +118,24 @@ TEST(matrices_beyond_all_memory)
 	}
 }
 
+/* What the first axis of two makes has 2^61 numbers, of which the result has a few. */
+TEST(transforms_between_that_no_memory_holds)
+{
+	const int64_t n = (int64_t)1 << 38, first = (int64_t)1 << 22;
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = rlx_graph_new("far");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 1, n, 2));
+
+	rlx_output(g, "y", rlx_emit(g, fft, .x = x, .axes = RLX_INTS(0, 1),
+				    .n = RLX_INTS(first, 1)));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(rlx_compile(g, &o, &p, &err) == RLX_ENOMEM, "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
 /* Strides that nothing is a stride away at: pixels are few, what lies between them is not. */
 EVERYWHERE(conv_transpose_by_far_strides)
 {
