@@ -53,6 +53,7 @@ struct fuzz_case {
 };
 
 /* ---- fuzz_draw.c: one op, or a few that hang together ---- */
+bool fuzz_has_ops(void);	/* false: RLX_FUZZ_OP names none that is drawn */
 void fuzz_draw_op(struct fuzz_case *c, uint64_t seed);
 void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed);
 /* Sample @i of @d as it is; false if there is none, or it is not drawn. */

@@ -62,6 +62,15 @@ static bool is_drawn(const struct rlx_op_def *d)
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
 }
 
+bool fuzz_has_ops(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < RLX_OP_COUNT && !is_drawn(rlx_op_defs[i]); i++)
+		;
+	return i < RLX_OP_COUNT;
+}
+
 bool fuzz_is_stepped(const struct rlx_op_def *d)
 {
 	return d->traits & (RLX_T_STEPPED | RLX_T_NODIFF | RLX_T_FACTORS);

@@ -131,6 +131,7 @@ static void fuzz(draw_fn *draw)
 	unsigned int found = 0;
 
 	CHECK(p != MAP_FAILED);
+	CHECKF(fuzz_has_ops(), "RLX_FUZZ_OP=%s: no such op is drawn", getenv("RLX_FUZZ_OP"));
 	p->end = cases ? 0 : now() + SECONDS;
 	if (one) {
 		p->seed = strtoull(one, NULL, 0);
