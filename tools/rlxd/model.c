@@ -20,49 +20,77 @@
 #include "tools/rlxd/weights.h"
 #include "tools/rlxd/worker_pool.h"
 
-static void mark_file(const char *path, struct file_mark *out)
+static enum rlx_status add_mark(struct model *m, const char *path, uint64_t source, uint64_t bytes,
+				struct rlx_error *err)
 {
-	struct stat sb;
+	struct file_mark *f = rlx_bump_new(&m->mem, 1, sizeof(*f));
 
-	*out = (struct file_mark){ 0 };
-	if (stat(path, &sb))
-		return;
-	*out = (struct file_mark){
-		(uint64_t)sb.st_dev, (uint64_t)sb.st_ino, (uint64_t)sb.st_size,
-		(int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec,
-	};
+	if (f)
+		f->path = rlx_bump_str(&m->mem, path, strlen(path));
+	if (!f || !f->path)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	f->next = m->mark;
+	f->source = source;
+	f->bytes = bytes;
+	m->mark = f;
+	return RLX_OK;
 }
 
-/* The file, or what matters in a folder; and the tokenizer. */
-static void mark_files(const struct conf_model *c, struct file_mark out[MODEL_MARKS])
+static enum rlx_status mark_file(struct model *m, const char *path, struct rlx_error *err)
+{
+	uint64_t bytes, source = rlx_file_source(path, &bytes);
+
+	return add_mark(m, path, source, bytes, err);
+}
+
+/*
+ * The file, or what matters in a folder, also what is not there yet; and the tokenizer. Before
+ * reading: what changes while we read counts as changed.
+ */
+static enum rlx_status mark_files(struct model *m, struct rlx_error *err)
 {
 	static const char *const names[] = {
-		"model.safetensors", "tokenizer.json", "sentence_bert_config.json",
+		"config.json", "model.safetensors", "tokenizer.json", "vocab.txt",
+		"sentence_bert_config.json",
 	};
+	enum rlx_status st = RLX_OK;
 	struct stat sb;
 	char path[4096];
-	int i;
+	unsigned int i;
 
-	memset(out, 0, MODEL_MARKS * sizeof(*out));
-	if (stat(c->path, &sb) || !S_ISDIR(sb.st_mode)) {
-		mark_file(c->path, &out[0]);
-	} else {
-		for (i = 0; i < MODEL_MARKS - 1; i++) {
-			snprintf(path, sizeof(path), "%s/%s", c->path, names[i]);
-			mark_file(path, &out[i]);
+	if (stat(m->conf.path, &sb) || !S_ISDIR(sb.st_mode))
+		st = mark_file(m, m->conf.path, err);
+	else
+		for (i = 0; !st && i < sizeof(names) / sizeof(names[0]); i++) {
+			snprintf(path, sizeof(path), "%s/%s", m->conf.path, names[i]);
+			st = mark_file(m, path, err);
 		}
-	}
-	if (c->tokenizer)
-		mark_file(c->tokenizer, &out[MODEL_MARKS - 1]);
+	return st || !m->conf.tokenizer ? st : mark_file(m, m->conf.tokenizer, err);
+}
+
+/* External data, which the model names: as it was when it was opened. */
+static enum rlx_status mark_external(struct model *m, struct rlx_error *err)
+{
+	const struct rlx_file *f;
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	for (i = 0; !st && (f = m->kind->mapped(m, i)); i++)
+		if (f->path)
+			st = add_mark(m, f->path, f->source, f->n, err);
+	return st;
 }
 
 /* True if the files it was loaded from are as they were. */
 static bool is_current(const struct model *m)
 {
-	struct file_mark now[MODEL_MARKS];
+	const struct file_mark *f;
+	uint64_t bytes;
 
-	mark_files(&m->conf, now);
-	return !atomic_load(&m->torn) && !memcmp(now, m->mark, sizeof(now));
+	for (f = m->mark; f; f = f->next)
+		if (rlx_file_source(f->path, &bytes) != f->source)
+			return false;
+	return !atomic_load(&m->torn);
 }
 
 static enum rlx_status copy_conf(struct model *m, const struct conf_model *c,
@@ -210,6 +238,8 @@ static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
 			      "replace files by renaming new ones over them", m->conf.path);
 	if (!st)
 		st = note_files(m, err);
+	if (!st)
+		st = mark_external(m, err);
 	if (!st && weights_are_whole(m))
 		forget_pages(m);
 	return st;
@@ -261,9 +291,9 @@ static enum rlx_status load_model(const struct conf_model *c, struct worker_pool
 	m->awaited = awaited;
 	m->loaded = time(NULL);
 	st = copy_conf(m, c, &why);
+	if (!st)
+		st = mark_files(m, &why);
 	if (!st) {
-		/* Before reading: what changes while we read counts as changed. */
-		mark_files(&m->conf, m->mark);
 		m->kind = kind_of(&m->conf, &why);
 		m->platform = m->kind ? m->kind->platform : NULL;
 		st = why.status;

@@ -19,8 +19,7 @@
 #include "tools/rlxd/worker_pool.h"
 
 enum {
-	BATCH_MAX = 1024, MODEL_BATCH = 8, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
-	MODEL_CLASSES = 32,
+	BATCH_MAX = 1024, MODEL_BATCH = 8, MODEL_IO_MAX = 16, MODEL_CLASSES = 32,
 	MODEL_RUN_NS = 100000000,	/* no more rows run at once than take so long */
 };
 
@@ -134,10 +133,11 @@ struct model_kind {
 
 extern const struct model_kind model_bert, model_onnx, model_plan;
 
-/* Identity of the files a model came of, to see whether they changed. */
+/* A file that a model came of, or might have, to see whether it changed. */
 struct file_mark {
-	uint64_t	dev, ino, size;
-	int64_t		mtime_ns;
+	struct file_mark	*next;
+	const char		*path;
+	uint64_t		 source, bytes;		/* see rlx_file_source() */
 };
 
 struct model {
@@ -151,7 +151,7 @@ struct model {
 	struct worker_pool	*workers;
 	int64_t			 max_batch;	/* as configured, else MODEL_BATCH or open()'s */
 	struct rlx_device	*device;	/* held, so that it is there before requests are */
-	struct file_mark	 mark[MODEL_MARKS];
+	struct file_mark	*mark;		/* all of them, in mem */
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
 	unsigned int		 n_in, n_out;
 	bool			 embeds;	/* answers /v1/embeddings; open() fills the next ones: */

@@ -52,10 +52,10 @@ static struct rlx_store *make(struct model *m)
 	struct rlx_error err = { 0 };
 	struct rlx_store *s = NULL;
 	struct rlx_arena *a = NULL;
-	unsigned int i;
+	const struct file_mark *f;
 
-	for (i = 0; i < sizeof(m->mark) / sizeof(m->mark[0]); i++)
-		o.size += m->mark[i].size * 6;
+	for (f = m->mark; f; f = f->next)
+		o.size += f->bytes * 6;
 	if (rlx_arena_new(&o, &a, &err) || rlx_store_new(a, m->conf.device, &s, &err))
 		log_event(LOG_WARN, "weights are not kept", L_STR("model", m->name),
 			  L_STR("why", err.text));

@@ -45,6 +45,15 @@ static uint64_t file_source(const struct stat *sb)
 	return rlx_hash_bytes(id, sizeof(id), 0) | 1;
 }
 
+uint64_t rlx_file_source(const char *path, uint64_t *out_bytes)
+{
+	struct stat sb;
+	bool is_file = !stat(path, &sb) && S_ISREG(sb.st_mode);
+
+	*out_bytes = is_file ? (uint64_t)sb.st_size : 0;
+	return is_file ? file_source(&sb) : 0;
+}
+
 enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			     struct rlx_error *err)
 {
@@ -63,7 +72,10 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 				strerror(errno));
 	if (fstat(fd, &sb) || !S_ISREG(sb.st_mode)) {
 		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
-	} else if (sb.st_size) {
+		goto out_close;
+	}
+	f->source = file_source(&sb);
+	if (sb.st_size) {
 		p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (p == MAP_FAILED) {
 			st = rlx_fail(err, rlx_file_status(errno), "%s: mmap: %s", path,
@@ -72,9 +84,9 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			f->map = p;
 			f->p = p;
 			f->n = (size_t)sb.st_size;
-			f->source = file_source(&sb);
 		}
 	}
+out_close:
 	close(fd);
 	return st;
 }

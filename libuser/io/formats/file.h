@@ -16,6 +16,8 @@ struct rlx_file {
 	size_t		 n;
 	void		*map;	/* NULL: nothing to unmap */
 	uint64_t	 source;	/* for rlx_blob_set_source(); 0: no file */
+	/* Of external data: where the model has it, links as they are; else NULL */
+	const char	*path;
 };
 
 /* What an errno of a file means: RLX_ENOENT, RLX_EACCES, RLX_ENOMEM, RLX_EIO. */
@@ -24,6 +26,8 @@ enum rlx_status rlx_file_status(int e);
 enum rlx_status __rlx_must_check
 rlx_file_map(struct rlx_file *f, const char *path, struct rlx_error *err);
 void rlx_file_unmap(struct rlx_file *f);
+/* The source that a mapping of @path would have now; 0: it is no regular file. */
+uint64_t rlx_file_source(const char *path, uint64_t *out_bytes);
 
 struct rlx_safetensors;
 

@@ -16,7 +16,8 @@
 
 struct mapping {
 	struct mapping	*next;
-	char		*name;	/* external file's name in the model; else NULL */
+	char		*path;	/* of external data: where the model has it; else NULL */
+	const char	*name;	/* in the model: the end of @path */
 	struct rlx_file	 file;
 };
 
@@ -39,7 +40,7 @@ struct onnx_file {
 static void mapping_free(struct mapping *m)
 {
 	rlx_file_unmap(&m->file);
-	rlx_free(m->name);
+	rlx_free(m->path);
 	rlx_free(m);
 }
 
@@ -74,16 +75,16 @@ static bool is_below(const char *path, const char *root)
  * them; there the model and its data are links to the same place.
  */
 static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
-			       const char *name, char out[PATH_MAX])
+			       const struct mapping *m, char out[PATH_MAX])
 {
-	char root[PATH_MAX], joined[PATH_MAX];
+	const char *name = m->name;
+	char root[PATH_MAX];
 	char *slash;
 
-	if ((size_t)snprintf(joined, sizeof(joined), "%s/%s", dir, name) >=
-	    sizeof(joined))
+	if (strlen(m->path) >= PATH_MAX)
 		return rlx_fail(pb->err, RLX_ENOENT, "%s: the path of external "
 				"data '%.80s' is too long", pb->file, name);
-	if (!realpath(dir, root) || !realpath(joined, out))
+	if (!realpath(dir, root) || !realpath(m->path, out))
 		return rlx_fail(pb->err, rlx_file_status(errno), "%s: external data "
 				"'%.80s': %s", pb->file, name, strerror(errno));
 	if (is_below(out, root))
@@ -106,6 +107,7 @@ static enum rlx_status external_map(struct onnx_pb *pb, struct rlx_str name,
 	struct mapping *m;
 	char path[PATH_MAX];
 	enum rlx_status st;
+	size_t n;
 
 	if (!path_is_inside(name))
 		return rlx_fail(pb->err, RLX_EACCES, "%s: external data "
@@ -122,19 +124,23 @@ static enum rlx_status external_map(struct onnx_pb *pb, struct rlx_str name,
 				"'%.*s': a model in memory has no directory; "
 				"open it by path", pb->file, ONNX_STR(name));
 	m = rlx_calloc(1, sizeof(*m));
+	n = strlen(f->dir) + 1;
 	if (m)
-		m->name = rlx_strndup(name.p, name.n);
-	if (!m || !m->name) {
+		m->path = rlx_malloc(n + name.n + 1);
+	if (!m || !m->path) {
 		rlx_free(m);
 		return pb_nomem(pb);
 	}
-	st = resolve(pb, f->dir, m->name, path);
+	snprintf(m->path, n + name.n + 1, "%s/%.*s", f->dir, ONNX_STR(name));
+	m->name = m->path + n;
+	st = resolve(pb, f->dir, m, path);
 	if (!st)
 		st = rlx_file_map(&m->file, path, pb->err);
 	if (st) {
 		mapping_free(m);
 		return st;
 	}
+	m->file.path = m->path;
 	m->next = f->maps;
 	f->maps = m;
 	*out = m;
