@@ -72,6 +72,14 @@ BAD_CONF = [
     ("[channel c]\naddress = /x\nspin = 5us\n", "none of auto|never|always"),
     ("[channel c]\naddress = /x\nusers = %s\n" % "\nusers = ".join("u%d" % i for i in range(65)),
      "users: more than 64"),
+    ("[server]\nlisten =\n", "FILE:2: listen is empty"),
+    ("[server]\nlisten = unix:/x\nhosts = ,,\nthreads = 1\n", "FILE:3: hosts is empty"),
+    ("[model a]\npath=x\nbuckets =\n[model b]\npath=x\n", "FILE:3: buckets is empty"),
+    ("[model a]\npath=x\n[key k]\nsecret_file=x\nmodels = ; a\n", "FILE:5: models is empty"),
+    ("[model a]\npath=x\n[key k]\nmodels =\nsecret_file=x\n", "FILE:4: models is empty"),
+    ("[model a]\npath=x\n[key k]\nsecret_file=x\nmodels = a\nmodels =\n", "FILE:6: models is"),
+    ("[model a]\npath=x\n[channel c]\naddress = /x\nmodels =\n\n", "FILE:5: models is empty"),
+    ("[channel c]\naddress = /x\nusers =\n# none\n[server]\n", "FILE:3: users is empty"),
     ("".join("[channel c%d]\naddress=/x\n" % i for i in range(17)), "more than 16 channels"),
     ("".join("[model m%d]\npath=x\n" % i for i in range(65)), "more than 64 models"),
 ]
@@ -100,7 +108,9 @@ address = @name
 users = alice, 1000
 groups = bob
 mode = 0660
-models = a
+models =
+  ; below it
+  a
 """)
     assert rc == 0 and "1 models" in out and "1 channels" in out, out
     assert subprocess.run([RLXD, "--config", "/nonexistent", "--check"],

@@ -146,6 +146,8 @@ struct reader {
 	size_t			 n_option;
 	void			*obj;
 	uint64_t		 seen;
+	const struct option	*empty;	/* a list that nothing stands in yet: lines may follow */
+	unsigned int		 empty_line;
 };
 
 static enum rlx_status bad(struct reader *r, const char *fmt, ...) __rlx_printf(2, 3);
@@ -332,12 +334,27 @@ static enum rlx_status set_list(struct reader *r, const struct option *o, const 
 	enum rlx_status st = RLX_OK;
 	size_t n;
 
+	s += strspn(s, " \t,");
+	r->empty = *s ? NULL : o;
+	r->empty_line = r->line;
 	while (!st && *(s += strspn(s, " \t,"))) {
 		n = strcspn(s, " \t,");
 		st = add_item(r, o, s, n);
 		s += n;
 	}
 	return st;
+}
+
+/*
+ * Where a list without items ends: to leave it out means all or a default, which who wrote it,
+ * perhaps by a variable that was not set, did not ask for.
+ */
+static enum rlx_status refuse_empty(struct reader *r)
+{
+	if (!r->empty)
+		return RLX_OK;
+	r->line = r->empty_line;
+	return bad(r, "%s is empty: name what is meant, or leave the option out", r->empty->name);
 }
 
 static enum rlx_status set_option(struct reader *r, const struct option *o,
@@ -437,6 +454,8 @@ static enum rlx_status begin_section(struct reader *r, const char *s, size_t n)
 	const char *end = memchr(s, ']', n);
 	size_t i;
 
+	if (refuse_empty(r))
+		return RLX_EPARSE;
 	if (!end)
 		return bad(r, "a section begins with '[' but has no ']'");
 	s++;
@@ -512,6 +531,8 @@ static int take_option(void *ctx, const char *section, const char *name,
 		bad(r, "'%s' stands before the first section", name);
 		return 0;
 	}
+	if (r->empty && strcmp(r->empty->name, name) && refuse_empty(r))
+		return 0;
 	for (i = 0; i < r->n_option; i++) {
 		const struct option *o = &r->option[i];
 
@@ -674,7 +695,7 @@ enum rlx_status conf_parse(const char *text, size_t len, const char *name,
 		r.line = rc > 0 ? (unsigned int)rc : r.line;
 		bad(&r, "neither a section, a comment nor NAME = VALUE");
 	}
-	if (!own.status)
+	if (!own.status && !refuse_empty(&r))
 		check(&r);
 	if (own.status) {
 		conf_free(c);
