@@ -5,12 +5,13 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from rlxd import BUILD, Server, main, test
+from rlxd import BUILD, RLXD, Manager, Server, main, test
 
 
 def reload(s, event="event=reloaded"):
@@ -103,6 +104,54 @@ def files_of_a_folder_that_change():
             changes("tokenizer.json")
             # Of what is as it was nothing is loaded.
             assert not any("model loaded" in ln for ln in reload(s))
+
+
+VISION = "[model %%s]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx")
+
+
+def feed(fifo, text):
+    """Writes for whoever reads it next, and waits until it has begun to."""
+    with open(fifo, "w") as f:
+        f.write(text)
+
+
+@test
+def reloads_that_are_asked_for_meanwhile():
+    """However many come while it reads and loads: what is there afterwards is loaded."""
+    with tempfile.TemporaryDirectory() as d:
+        conf, fifo = d + "/conf", d + "/fifo"
+        os.mkfifo(fifo)
+        os.link(fifo, conf)
+        head = "[server]\nlisten = 127.0.0.1:0\n"
+        first = threading.Thread(target=feed, args=(fifo, head + VISION % "a"))
+        first.start()
+        m = Manager()
+        with Server(args=[RLXD, "--config", conf], wait=False,
+                    env={"NOTIFY_SOCKET": m.path}) as s:
+            first.join()
+            # It waits for the file a second time, to load it: for the start, then for a reload.
+            for old, new, event in (("a", "b", "event=ready"), ("b", "c", "event=reloaded")):
+                s.wait_log("event=listening")
+                n = len(s.lines)
+                for _ in range(3):
+                    s.signal(signal.SIGHUP)
+                    s.wait_log("under way", after=n)
+                replace(conf, (head + VISION % new).encode())
+                feed(fifo, head + VISION % old)
+                s.wait_log(event, 60, after=n)
+                s.wait_log("event=reloaded", 60, after=n + 1 + [
+                    event in ln for ln in s.lines[n:]].index(True))
+                m.next("READY=1")
+                m.next("RELOADING=1")
+                m.next("READY=1")
+                assert s.get("/v2/models/" + new)[0] == 200
+                assert s.get("/v2/models/" + old)[0] == 404
+                assert s.metric('rlxd_reloads_total{result="ok"}') == (1 if new == "b" else 3)
+                if new == "b":
+                    os.unlink(conf)
+                    os.link(fifo, conf)
+                    s.signal(signal.SIGHUP)
+                    m.next("RELOADING=1")
 
 
 main()

@@ -42,6 +42,7 @@ struct load {
 	const struct args *args;
 	pthread_t	 thread;
 	bool		 running, first;
+	bool		 again;		/* one that was asked for meanwhile */
 	int		 done_fd;	/* an eventfd that tells the end */
 	uint64_t	 changes, known;	/* leader_lock_changes(): of this, last */
 	int64_t		 again_at;	/* not before, to load what could not be loaded */
@@ -233,8 +234,10 @@ static void load_begin(struct load *ld)
 	struct server *s = ld->server;
 	int rc;
 
+	/* It may have read what changed since. */
+	ld->again = ld->running;
 	if (ld->running) {
-		log_event(LOG_WARN, "a reload is under way already");
+		log_event(LOG_NOTE, "a load is under way, another follows");
 		return;
 	}
 	if (!ld->first)
@@ -298,6 +301,8 @@ static bool load_end(struct watch *w)
 	ld->first = false;
 	notify("READY=1");
 	tell_status(w);
+	if (ld->again && !w->drain_end)
+		load_begin(ld);
 	return true;
 }
 
