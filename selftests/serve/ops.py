@@ -243,10 +243,21 @@ secret_file = %s/b
         os.chmod(d + "/a", 0o640)
         assert check_conf(conf)[0] == 0
         # Secrets that are none.
-        for text in ("short", "with blank in the middle", "", "x" * 200):
-            with open(d + "/a", "w") as f:
+        def told(text):
+            with open(d + "/a", "wb") as f:
                 f.write(text)
-            assert check_conf(conf)[0] == 1, text
+            return check_conf(conf)
+        for text in (b"short", b"", b"x" * 15 + b"\n", b"x" * 129, b"x" * 130, b"x" * 131,
+                     b"x" * 200, b"x" * 129 + b"\n"):
+            rc, out = told(text)
+            assert rc == 1 and "16 to 128 bytes" in out, (text, out)
+        for blank in b" \t\r\n\v\f\0":
+            rc, out = told(b"blank-in" + bytes([blank]) + b"the-middle\n")
+            assert rc == 1 and "one line without blanks" in out, (blank, out)
+        for end in (b"", b"\n", b"\r\n"):
+            for n in (16, 128):
+                rc, out = told(b"x" * n + end)
+                assert rc == 0, (n, end, out)
 
 
 @test

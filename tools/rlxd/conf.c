@@ -752,26 +752,35 @@ static enum rlx_status slurp(const char *path, bool secret, char *to, size_t max
 
 static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
 {
-	char text[CONF_SECRET_MAX + 2];
+	char text[CONF_SECRET_MAX + 3];		/* with the end of its line, and one more */
+	struct rlx_error why = { 0 };
 	enum rlx_status st;
-	size_t n;
+	size_t n = 0, i;
 
-	st = slurp(key->secret_file, true, text, CONF_SECRET_MAX, &n, err);
-	if (st)
-		return st;
+	st = slurp(key->secret_file, true, text, CONF_SECRET_MAX + 2, &n, &why);
+	if (st && st != RLX_ERANGE) {
+		rlx_fail(err, st, "%s", why.text);
+		goto out;
+	}
 	while (n && strchr("\r\n", text[n - 1]))
 		n--;
-	if (n < 16)
-		return rlx_fail(err, RLX_EINVAL, "%s: [key %s] needs a secret of 16 to %d "
-				"bytes on one line", key->secret_file, key->name,
-				CONF_SECRET_MAX);
-	if (memchr(text, 0, n) || memchr(text, '\n', n) || memchr(text, ' ', n))
-		return rlx_fail(err, RLX_EINVAL, "%s: a secret is one line without blanks",
-				key->secret_file);
+	if (n < 16 || n > CONF_SECRET_MAX) {
+		st = rlx_fail(err, RLX_EINVAL, "%s: [key %s] needs a secret of 16 to %d "
+			      "bytes on one line", key->secret_file, key->name, CONF_SECRET_MAX);
+		goto out;
+	}
+	for (i = 0; i < n && !strchr(" \t\r\n\v\f", text[i]); i++)	/* finds a zero, too */
+		;
+	if (i < n) {
+		st = rlx_fail(err, RLX_EINVAL, "%s: a secret is one line without blanks",
+			      key->secret_file);
+		goto out;
+	}
 	memcpy(key->secret, text, n);
 	key->secret_len = n;
+out:
 	explicit_bzero(text, sizeof(text));
-	return RLX_OK;
+	return st;
 }
 
 enum rlx_status conf_load(const char *path, struct conf **out, struct rlx_error *err)
