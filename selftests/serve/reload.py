@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rlxd import BUILD, RLXD, Manager, Server, main, test
 
 
-def reload(s, event="event=reloaded"):
+def reload(s, event="reloaded"):
     """SIGHUP and its end: the lines of the log that it took."""
     n = len(s.lines)
     s.signal(signal.SIGHUP)
@@ -152,6 +152,47 @@ def reloads_that_are_asked_for_meanwhile():
                     os.link(fifo, conf)
                     s.signal(signal.SIGHUP)
                     m.next("RELOADING=1")
+
+
+def changes_told(lines):
+    """The options of which a reload told that they need a restart."""
+    return {ln.rsplit("option=", 1)[1] for ln in lines if "needs a restart" in ln}
+
+
+@test
+def options_of_the_server():
+    """Logging follows, of the rest each option is told that only a start changes."""
+    with tempfile.TemporaryDirectory() as d, \
+            Server(VISION % "v", server="fd_store = %s/none\n" % d) as s:
+        def server(text, listen="127.0.0.1:0", store="none"):
+            """What a reload says, with that in [server]."""
+            with open(s.conf, "w") as f:
+                f.write("%s\n%s\n%s" % (s.head.replace("127.0.0.1:0", listen).replace(
+                    d + "/none", d + "/" + store), text, VISION % "v"))
+            return changes_told(reload(s))
+
+        def is_logged(path):
+            n = len(s.lines)
+            s.get(path)
+            s.get("/nowhere/" + path[1:])
+            return any("path=" + path in ln for ln in s.lines[n:])
+        assert not is_logged("/v2")
+        live = "access_log = all\nlog_level = debug\nhosts = a\ncors_origins = *\n"
+        assert server(live) == set()
+        s.get("/v2")
+        s.wait_log("path=/v2 ")
+        assert server("access_log = none") == set()
+        n = len(s.lines)
+        s.get("/v2")
+        s.get("/nowhere")
+        assert server("log = json") == set()
+        assert not any("path=/" in ln for ln in s.lines[n:]), s.lines[n:]
+        for _ in range(2):      # as long as it differs from what was there at the start
+            assert server("", listen="127.0.0.1:0 unix:%s/s" % d) == {"listen"}
+            assert server("", store="other") == {"fd_store"}
+            assert server("max_body = 1M\nstandby = yes\nlisten_insecure = 0.0.0.0:0\n") == \
+                {"max_body", "standby", "listen_insecure"}
+        assert server("") == set()
 
 
 main()

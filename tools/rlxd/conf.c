@@ -39,6 +39,7 @@ struct option {
 	size_t		 at;
 	int64_t		 low, high, def;
 	const char	*words;		/* "a|b|c" */
+	bool		 live;		/* of [server]: a reload changes it */
 };
 
 #define KIB 1024ll
@@ -51,14 +52,14 @@ struct option {
 static const struct option server_option[] = {
 	{ "listen", FORM_LISTEN },
 	{ "listen_insecure", FORM_LISTEN, 0, true },
-	{ "tls_certificate", FORM_STR, AT(tls_certificate) },
-	{ "tls_key", FORM_STR, AT(tls_key) },
-	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
+	{ "tls_certificate", FORM_STR, AT(tls_certificate), .live = true },
+	{ "tls_key", FORM_STR, AT(tls_key), .live = true },
+	{ "tls_client_ca", FORM_STR, AT(tls_client_ca), .live = true },
 	{ "fd_store", FORM_STR, AT(fd_store) },
 	{ "standby", FORM_BOOL, AT(standby) },
-	{ "hosts", FORM_LIST, AT(hosts), 0, CONF_LIST_MAX },
-	{ "otlp_endpoint", FORM_STR, AT(otlp_endpoint) },
-	{ "cors_origins", FORM_LIST, AT(cors_origins), 0, CONF_LIST_MAX },
+	{ "hosts", FORM_LIST, AT(hosts), 0, CONF_LIST_MAX, .live = true },
+	{ "otlp_endpoint", FORM_STR, AT(otlp_endpoint), .live = true },
+	{ "cors_origins", FORM_LIST, AT(cors_origins), 0, CONF_LIST_MAX, .live = true },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },
@@ -72,11 +73,11 @@ static const struct option server_option[] = {
 	{ "request_timeout", FORM_TIME, AT(request_timeout_ns), MS, 3600 * SEC, 60 * SEC },
 	{ "drain_timeout", FORM_TIME, AT(drain_timeout_ns), 0, 3600 * SEC, 30 * SEC },
 	{ "inline_below", FORM_TIME, AT(inline_ns), 0, SEC, 5 * MS },
-	{ "log", FORM_WORD, AT(log_json), 0, 1, 0, "text|json" },
+	{ "log", FORM_WORD, AT(log_json), 0, 1, 0, "text|json", true },
 	{ "log_level", FORM_WORD, AT(log_level), LOG_ERROR, LOG_DEBUG, LOG_INFO,
-	  "error|warning|notice|info|debug" },
+	  "error|warning|notice|info|debug", true },
 	{ "access_log", FORM_WORD, AT(access_log), 0, 2, CONF_ACCESS_ERRORS,
-	  "none|errors|all" },
+	  "none|errors|all", true },
 	{ "shared_memory", FORM_WORD, AT(shared_memory), 0, 2, CONF_SHM_OFF,
 	  "off|unix|local" },
 	{ "max_regions", FORM_INT, AT(max_regions), 1, REGIONS_MAX, 256 },
@@ -840,6 +841,57 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	       a->truncate == b->truncate && a->batch == b->batch &&
 	       a->n_bucket == b->n_bucket &&
 	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));
+}
+
+/* The addresses of an option are the same, in whatever order. */
+static bool same_listen(const struct conf_server *a, const struct conf_server *b, bool insecure)
+{
+	unsigned int i, k, n = 0;
+
+	for (i = 0; i < b->n_listen; i++)
+		n += b->listen[i].insecure == insecure;
+	for (i = 0; i < a->n_listen; i++) {
+		if (a->listen[i].insecure != insecure)
+			continue;
+		for (k = 0; k < b->n_listen; k++)
+			if (b->listen[k].insecure == insecure &&
+			    !strcmp(a->listen[i].text, b->listen[k].text))
+				break;
+		if (k == b->n_listen)
+			return false;
+		n--;
+	}
+	return !n;
+}
+
+static bool same_option(const struct option *o, const struct conf_server *a,
+			const struct conf_server *b)
+{
+	const void *x = (const char *)a + o->at, *y = (const char *)b + o->at;
+
+	switch (o->form) {
+	case FORM_STR:
+		return same(*(const char *const *)x, *(const char *const *)y);
+	case FORM_BOOL:
+		return *(const bool *)x == *(const bool *)y;
+	case FORM_LISTEN:
+		return same_listen(a, b, o->low);
+	default:	/* lists of [server] are live */
+		return *(const int64_t *)x == *(const int64_t *)y;
+	}
+}
+
+const char *conf_server_change(const struct conf_server *a, const struct conf_server *b,
+			       unsigned int *at)
+{
+	const struct option *o;
+
+	while (*at < COUNT(server_option)) {
+		o = &server_option[(*at)++];
+		if (!o->live && !same_option(o, a, b))
+			return o->name;
+	}
+	return NULL;
 }
 
 static bool same_list(const struct conf_list *a, const struct conf_list *b)

@@ -88,7 +88,8 @@ struct conf_server {
 	int64_t		 header_timeout_ns, body_timeout_ns, idle_timeout_ns;
 	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;
 	int64_t		 inline_ns;
-	int64_t		 log_level, log_json, access_log, shared_memory, engine;
+	int64_t		 log_level, log_json, shared_memory, engine;
+	_Atomic(int64_t) access_log;	/* a reload changes it below who asks */
 	int64_t		 max_regions, max_region_bytes;	/* of shared memory, of one owner */
 	bool		 standby;
 };
@@ -134,6 +135,12 @@ conf_check_private(int fd, const char *path, struct rlx_error *err);
 
 /* True if two sections would give the same model. */
 bool conf_model_equal(const struct conf_model *a, const struct conf_model *b);
+/*
+ * The next option of [server] from *@at on that differs and that only a start can change, *@at
+ * then being what is behind it; NULL: there is no other one.
+ */
+const char *conf_server_change(const struct conf_server *a, const struct conf_server *b,
+			       unsigned int *at);
 /* True if the same channels stand in both, but for what they allow their clients. */
 bool conf_channels_equal(const struct conf *a, const struct conf *b);
 /* Does a list of models name this one? One that names none names all. */

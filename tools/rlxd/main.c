@@ -172,12 +172,11 @@ static enum rlx_status read_conf(const struct args *a, struct conf **out, struct
 /* What only a start can change is told and left as it is. */
 static void compare_server(const struct server *s, const struct conf *c)
 {
-	const struct conf_server *now = &c->server;
-	size_t from = offsetof(struct conf_server, threads);
+	unsigned int at = 0;
+	const char *name;
 
-	if (memcmp((const char *)&s->limits + from, (const char *)now + from,
-		   sizeof(*now) - from))
-		log_event(LOG_WARN, "changes in [server] other than logging need a restart");
+	while ((name = conf_server_change(&s->limits, &c->server, &at)))
+		log_event(LOG_WARN, "a change in [server] needs a restart", L_STR("option", name));
 	if (!conf_channels_equal(s->conf, c))
 		log_event(LOG_WARN, "changes in [channel], but for models and max_rows, need a "
 			  "restart");
@@ -218,6 +217,7 @@ static void *load_main(void *ctx)
 		goto out;
 	}
 	log_setup((enum log_level)c->server.log_level, c->server.log_json);
+	s->limits.access_log = c->server.access_log;
 	if (!ld->first)
 		compare_server(s, c);
 	weights_prune(c, s->set);

@@ -29,7 +29,9 @@ struct client {
 };
 
 struct server {
-	struct conf_server	 limits;	/* as it was at the start; its strings are gone */
+	/* As it was at the start, but for access_log; its strings are gone, but for fd_store. */
+	struct conf_server	 limits;
+	char			*fd_store;	/* limits.fd_store */
 	bool			 may_tls;	/* likewise: a certificate and a key are there */
 	bool			 standby;	/* serves in turn with others: there is a leader lock */
 	atomic_bool		 took_over;	/* from one of them */

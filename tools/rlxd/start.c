@@ -171,6 +171,8 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	s->started = time(NULL);
 	s->conf = c;
 	s->limits = s->conf->server;
+	if (c->server.fd_store)
+		s->limits.fd_store = s->fd_store = rlx_strdup(c->server.fd_store);
 	s->budget.max = (uint64_t)s->limits.max_memory;
 	s->may_tls = c->tls && c->n_key;
 	log_setup((enum log_level)s->limits.log_level, s->limits.log_json);
@@ -227,6 +229,7 @@ void server_close(struct server *s)
 	region_prune(NULL, NULL);
 	model_set_put(s->set);
 	conf_free(s->conf);
+	rlx_free(s->fd_store);
 	while ((c = s->clients)) {
 		s->clients = c->next;
 		rlx_free(c);
