@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -260,6 +261,17 @@ def pipelined(s):
     n = 500
     out = s.raw(OK * n + CLOSE)
     assert out.count(b"HTTP/1.1 200 OK") == n + 1 and out.endswith(b"ok\n"), len(out)
+
+
+@each_engine
+def pipelined_by_who_asks_no_more(s):
+    """What came whole before the end is answered; what did not ends the connection."""
+    body = b'{"model":"minilm","input":"x"}'
+    whole = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    for one, n in ((OK, 2), (OK, 10), (OK, 500), (OK, 5000), (whole, 40)):
+        for rest in (b"", OK[:20], whole[:-1], POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"):
+            out = s.raw(one * n + rest, timeout=60, shut=True)
+            assert out.count(b"HTTP/1.1 200 OK") == n, (one[:9], n, rest, out.count(b"200 OK"))
 
 
 @each_engine
@@ -533,6 +545,48 @@ def many_at_once(s):
     for t in threads:
         t.join()
     assert not bad, bad[:3]
+
+
+@test
+def drain_answers_what_was_pipelined():
+    """What was received when it began, and of that what is in the socket yet, too."""
+    body = json.dumps({"model": "minilm", "input": ["word " * 60] * 40}).encode()
+    slow = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    live = OK.replace(b"healthz", b"livez")
+    for engine in ENGINES:
+        for one, n in ((slow, 3), (live, 3), (live, 4000)):
+            with Server(minilm(), engine=engine, server="idle_timeout = 10min\n") as s:
+                c = s.connect(60)
+                c.sendall(slow + one * n)
+                wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') > 0)
+                s.signal(signal.SIGTERM)
+                s.wait_log("event=draining")
+                out = read_all(c)
+                c.close()
+                assert out.count(b"HTTP/1.1 200 OK") == n + 1, (engine, n, out.count(b"200 OK"))
+                assert out.count(b"Connection: close") == 1, engine
+
+
+@test
+def drain_ends_who_goes_on_asking():
+    def ask_on(c):
+        try:
+            while True:
+                c.sendall(OK * 20)
+        except OSError:
+            pass
+    for engine in ENGINES:
+        with Server(minilm(), engine=engine, server="drain_timeout = 10min\n") as s:
+            c = s.connect()
+            threads = [threading.Thread(target=fn, args=(c,)) for fn in (ask_on, read_all)]
+            for t in threads:
+                t.start()
+            wait_for(lambda: s.metric("rlxd_sent_bytes_total") > 10000)
+            s.signal(signal.SIGTERM)
+            assert s.ended() == 0 and "event=drained" in s.log(), s.log()
+            for t in threads:
+                t.join()
+            c.close()
 
 
 @test

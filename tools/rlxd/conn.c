@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
+#include <sys/ioctl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,6 +107,7 @@ void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
 	else
 		l->chunk[c->last_chunk].next = id;
 	c->last_chunk = id;
+	c->n_in += n;
 	metric_add(&metrics.bytes_in, n);
 	if (++c->n_chunk >= CONN_CHUNKS)
 		c->io->stop(c);
@@ -271,13 +273,51 @@ void conn_reap(struct loop *l)
 	}
 }
 
+static bool has_bytes(const struct conn *c)
+{
+	const struct chunk *k = c->loop->chunk;
+
+	return c->first >= 0 && (k[c->first].at < k[c->first].end || k[c->first].next >= 0);
+}
+
+/* Where the next request begins in all that comes. */
+static uint64_t next_at(const struct conn *c)
+{
+	const struct chunk *k = c->loop->chunk;
+	uint64_t at = c->n_in;
+	int32_t i;
+
+	for (i = c->first; i >= 0; i = k[i].next)
+		at -= k[i].end - k[i].at;
+	return at;
+}
+
+/*
+ * What is received by now is answered when draining, and nothing behind it: a client that
+ * goes on asking would keep the server. A socket that does not tell has no more.
+ */
+static void bound_drain(struct conn *c)
+{
+	int queued = 0;
+
+	if (ioctl(c->fd, FIONREAD, &queued))
+		queued = 0;
+	c->drain_at = c->n_in + (uint64_t)queued + (c->tls ? tls_pending(c) : 0);
+}
+
+/* May another request follow the one that is being answered? */
+static bool may_follow(const struct conn *c)
+{
+	return (!c->eof || has_bytes(c)) && (!c->loop->draining || next_at(c) < c->drain_at);
+}
+
 /* Send what the request's reply says. */
 static void send_reply(struct conn *c)
 {
 	struct loop *l = c->loop;
 	struct req *r = c->req;
 	struct reply *y = &r->reply;
-	bool last = c->last || c->eof || l->draining;
+	bool last = c->last || !may_follow(c);
 	unsigned int i;
 
 	if (y->body.failed) {
@@ -377,7 +417,8 @@ void conn_sent(struct conn *c, ssize_t n)
 		c->deadline = l->now + linger_ns;
 	} else {
 		c->state = CONN_HEAD;
-		c->ask_by = 0;
+		/* What is to be answered when draining is in the socket at least. */
+		c->ask_by = next_at(c) < c->drain_at ? l->now + ask_ns : 0;
 		c->deadline = l->now + l->server->limits.idle_timeout_ns;
 	}
 	conn_ready(c);
@@ -441,13 +482,6 @@ static void run(struct conn *c)
 		send_reply(c);
 }
 
-static bool has_bytes(const struct conn *c)
-{
-	const struct chunk *k = c->loop->chunk;
-
-	return c->first >= 0 && (k[c->first].at < k[c->first].end || k[c->first].next >= 0);
-}
-
 bool conn_say_continue(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -480,6 +514,9 @@ static void begin(struct conn *c, const char *p, size_t n)
 	c->req = r;
 	atomic_fetch_add(&l->busy, 1);
 	r->t_head = l->now;
+	/* It had asked nothing when that began. */
+	if (l->draining && !c->drain_at)
+		bound_drain(c);
 	c->http.put = put_body;
 	c->http.ctx = c;
 	c->http.max_body = body_max(cf);
@@ -642,6 +679,7 @@ void conn_filled(struct conn *c, ssize_t n)
 		conn_eof(c, n ? (int)-n : ECONNRESET);
 	} else {
 		c->req->body_n += (size_t)n;
+		c->n_in += (uint64_t)n;
 		metric_add(&metrics.bytes_in, (uint64_t)n);
 	}
 	conn_ready(c);
@@ -777,6 +815,10 @@ void conn_timeout(struct conn *c)
 
 void conn_drain(struct conn *c)
 {
+	if (c->state != CONN_SHAKE)
+		bound_drain(c);
+	if (c->state == CONN_HEAD && next_at(c) < c->drain_at)
+		c->ask_by = c->loop->now + ask_ns;
 	if (c->state == CONN_SHAKE ||
 	    (c->state == CONN_HEAD && !c->head_n && c->first < 0))
 		end_idle(c);

@@ -87,7 +87,7 @@ struct conn {
 	bool			 eof, bad, ready;
 	int			 error;		/* why it ends, an errno; 0: nothing went wrong */
 	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
-	int64_t			 ask_by;	/* the first request, when draining */
+	int64_t			 ask_by;	/* the next request, when draining */
 	int64_t			 probe_at;	/* not before is it asked whether it is there */
 	int64_t			 probe_ns;	/* and again so much later */
 
@@ -106,6 +106,8 @@ struct conn {
 
 	int32_t			 first, last_chunk;	/* unread ones, -1: none */
 	unsigned int		 n_chunk;
+	uint64_t		 n_in;		/* bytes received so far */
+	uint64_t		 drain_at;	/* a request from there on is not answered */
 	char			*head;		/* a head that came in pieces */
 	size_t			 head_n, head_cap, head_from;
 	struct http		 http;

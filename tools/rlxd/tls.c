@@ -379,3 +379,8 @@ void tls_end(struct conn *c)
 	rlx_free(c->tls);
 	c->tls = NULL;
 }
+
+size_t tls_pending(const struct conn *c)
+{
+	return (size_t)SSL_pending(c->tls->ssl);
+}

@@ -30,5 +30,7 @@ bool tls_say(struct conn *c, const char *p, size_t n);
 /* Tell the peer that nothing more comes; once, and if that is possible. */
 void tls_goodbye(struct conn *c);
 void tls_end(struct conn *c);
+/* Bytes that are decrypted and not taken yet. */
+size_t tls_pending(const struct conn *c);
 
 #endif
