@@ -11,7 +11,8 @@ FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
 		$(wildcard selftests/serve/fuzz/*.c))
 FUZZ_SERVE_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/base/*.c) \
 		tools/rlxd/http.c tools/rlxd/origin.c tools/rlxd/conf.c tools/rlxd/log.c \
-		tools/rlxd/tls_ctx.c tools/rlx/address.c tools/rlx/openssl.c) \
+		tools/rlxd/json_char.c tools/rlxd/tls_ctx.c tools/rlx/address.c \
+		tools/rlx/openssl.c) \
 		$(LLHTTP_OBJ)
 
 $(FUZZ_SERVE:$(BUILD)/fuzz-serve/%=$(BUILD)/obj/selftests/serve/fuzz/%.o): \

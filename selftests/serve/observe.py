@@ -347,4 +347,27 @@ def endpoints_that_are_none():
         assert r.returncode == 0, (url, r)
 
 
+@test
+def log_lines_are_text():
+    """Whatever bytes a client sends: UTF-8, without controls of terminals."""
+    with Server(VISION) as s:
+        for log in ("text", "json"):
+            s.head += "log = %s\n" % log
+            s.write(VISION)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            for more, end in ((b"x", "x"), (b"\xc3\xa9", "\ufffd")):    # it is cut behind 60 bytes
+                kind = b"a\xff\xc2\x9b2J\xc3\xa9" + b"x" * 51 + more
+                n = len(s.lines)
+                out = s.raw(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+                            b"Content-Type: %s\r\nContent-Length: 1\r\n\r\nx" % kind)
+                want = "'a\ufffd\x9b2J\xe9%s%s'" % ("x" * 51, end)
+                assert want in json.loads(out.split(b"\r\n\r\n", 1)[1])["error"]["message"], out
+                s.wait_log("bodies of Content-Type", after=n)
+                line = next(ln for ln in s.lines[n:] if "bodies of Content-Type" in ln)
+                assert "a\\ufffd\\u009b2J\xe9x" in line, line
+                assert log == "text" or want in json.loads(line)["error"], line
+            s.head = s.head.replace("log = text\n", "")
+
+
 main()

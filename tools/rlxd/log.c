@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "rlx/log.h"
+#include "tools/rlxd/json_char.h"
 #include "tools/rlxd/log.h"
 
 enum { LINE = 2048, BURST = 20, PIPE_BYTES = 256 << 10, FLUSH_SECONDS = 2 };
@@ -58,24 +59,16 @@ static void put_str(struct line *l, const char *s)
 	put(l, s, strlen(s));
 }
 
-/* Quoted with the escapes of JSON; what is not ASCII passes as it is. */
+/* Quoted with the escapes of JSON, in plain lines too; a character is cut whole. */
 static void put_quoted(struct line *l, const char *s)
 {
-	char esc[8];
+	size_t n = strlen(s);
+	struct json_char c;
 
 	put(l, "\"", 1);
-	for (; *s && !l->cut; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c == '"' || c == '\\') {
-			esc[0] = '\\';
-			esc[1] = (char)c;
-			put(l, esc, 2);
-		} else if (c < 0x20 || c == 0x7f) {
-			put(l, esc, (size_t)snprintf(esc, sizeof(esc), "\\u%04x", c));
-		} else {
-			put(l, s, 1);
-		}
+	for (; n && !l->cut; s += c.used, n -= c.used) {
+		c = json_char(s, n);
+		put(l, c.p, c.n);
 	}
 	put(l, "\"", 1);
 }

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "tools/rlxd/budget.h"
+#include "tools/rlxd/json_char.h"
 #include "tools/rlxd/obuf.h"
 
 enum { FORCED = 4096 /* an error has to be told */, LARGE = 1 << 20 };
@@ -202,42 +203,15 @@ void obuf_double(struct obuf *o, double v)
 	obuf_fmt(o, "%.*g", digits, v);
 }
 
-/* Bytes of the UTF-8 character at @s, 0 if there is none. */
-static size_t utf8_len(const unsigned char *s, size_t n)
-{
-	size_t k = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 :
-		   (*s & 0xf0) == 0xe0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
-	size_t i;
-
-	if (!k || k > n)
-		return 0;
-	for (i = 1; i < k; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) ||
-	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] >= 0x90))
-		return 0;
-	return k;
-}
-
 void obuf_json(struct obuf *o, const char *s, size_t n)
 {
-	size_t at = 0, k;
+	struct json_char c;
+	size_t at;
 
 	obuf_put(o, "\"", 1);
-	while (at < n) {
-		unsigned char c = (unsigned char)s[at];
-
-		k = utf8_len((const unsigned char *)s + at, n - at);
-		if (!k)
-			obuf_str(o, "\\ufffd");
-		else if (c == '"' || c == '\\')
-			obuf_fmt(o, "\\%c", c);
-		else if (c < 0x20 || c == 0x7f)
-			obuf_fmt(o, "\\u%04x", c);
-		else
-			obuf_put(o, s + at, k);
-		at += k ? k : 1;
+	for (at = 0; at < n; at += c.used) {
+		c = json_char(s + at, n - at);
+		obuf_put(o, c.p, c.n);
 	}
 	obuf_put(o, "\"", 1);
 }

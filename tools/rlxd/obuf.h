@@ -25,7 +25,7 @@ void obuf_u64(struct obuf *o, uint64_t v);
 /* The shortest of 6 to 9 digits that reads back as the same float; no NaN: null. */
 void obuf_float(struct obuf *o, float v);
 void obuf_double(struct obuf *o, double v);
-/* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+/* A JSON string with its quotes: see json_char(). */
 void obuf_json(struct obuf *o, const char *s, size_t n);
 void obuf_base64(struct obuf *o, const void *p, size_t n);
 /* As it was before the first byte; the account stays. */
