@@ -178,6 +178,32 @@ def cors_by_configuration():
 
 
 @test
+def early_errors_are_whole_replies():
+    """What is refused by its head alone: in the API's form, with an id, for a page to read."""
+    app = origin("app.example", "https")
+    with Server(VISION, server="cors_origins = %s\nmax_body = 1M\n" % app) as s:
+        for line, want in (("Content-Length: 2000000", 413),
+                           ("Content-Length: 5\r\nContent-Length: 5", 400),
+                           ("Content-Length: 5\r\nTransfer-Encoding: chunked", 400),
+                           ("Transfer-Encoding: gzip", 501), ("Expect: more", 417)):
+            for path, kind in (("/v1/embeddings", dict), ("/v2/models/vision/infer", str)):
+                out = s.raw(b"POST %s HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: early\r\n"
+                            b"Origin: %s\r\n%s\r\n\r\n" % (path.encode(), app.encode(),
+                                                         line.encode()), shut=True)
+                head, _, body = out.partition(b"\r\n\r\n")
+                assert status_of(out) == want, (line, out)
+                assert b"X-Request-Id: early\r\n" in head, (line, out)
+                assert b"Access-Control-Allow-Origin: %s\r\n" % app.encode() in head, out
+                assert isinstance(json.loads(body)["error"], kind), (line, out)
+        for bad in (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70000, b"RUBBISH\r\n\r\n",
+                    b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n"):
+            out = s.raw(bad)
+            assert status_of(out) in (400, 431, 501) and b"\r\nX-Request-Id: " in out, out
+        out = s.raw(b"HEAD /v2 HTTP/1.1\r\n\r\n", shut=True)
+        assert status_of(out) == 400 and out.endswith(b"\r\n\r\n"), out
+
+
+@test
 def options():
     with Server(VISION) as s:
         for path, allow in (("/v1/embeddings", "POST, OPTIONS"), ("/healthz", "GET, HEAD, OPTIONS"),

@@ -363,6 +363,7 @@ static void refuse(struct conn *c, int status, const char *why)
 		r->conn = c;
 		c->req = r;
 		atomic_fetch_add(&c->loop->busy, 1);
+		req_identify(r, &(struct http_head){ 0 });
 	}
 	obuf_fini(&r->reply.body);
 	req_fail(r, status, "%s", why);
@@ -504,6 +505,7 @@ static void begin(struct conn *c, const char *p, size_t n)
 	struct loop *l = c->loop;
 	const struct conf_server *cf = &l->server->limits;
 	struct req *r = req_new(l);
+	bool ok;
 
 	if (!r) {
 		conn_shut(c);
@@ -521,16 +523,17 @@ static void begin(struct conn *c, const char *p, size_t n)
 	c->http.ctx = c;
 	c->http.max_body = body_max(cf);
 	if (!http_head(&c->http, p, n, &c->parsed)) {
+		req_identify(r, &c->parsed);
 		refuse(c, c->http.err.status, c->http.err.why);
 		return;
 	}
 	c->last = !c->parsed.keep_alive;
-	if (c->parsed.length > body_max(cf)) {
-		r->method = c->parsed.method;
+	ok = req_identify(r, &c->parsed);
+	if (ok && c->parsed.length > body_max(cf)) {
 		refuse(c, 413, "Content-Length is larger than max_body or max_memory");
 		return;
 	}
-	if (!req_begin(r, &c->parsed)) {
+	if (!ok || !req_begin(r, &c->parsed)) {
 		/* A body that nobody asked for is not read: close behind the reply. */
 		c->last |= c->parsed.length || c->parsed.chunked;
 		send_reply(c);

@@ -300,13 +300,10 @@ static bool split_url(struct http *h)
 	return true;
 }
 
-bool http_head(struct http *h, const char *p, size_t n, struct http_head *out)
+static bool read_head(struct http *h, const char *p, size_t n)
 {
 	llhttp_errno_t rc;
 
-	*out = (struct http_head){ 0 };
-	*h = (struct http){ .head = out, .in_head = true, .put = h->put, .ctx = h->ctx,
-			    .max_body = h->max_body };
 	if (!check_lines(h, p, n))
 		return false;
 	llhttp_init(&h->parser, HTTP_REQUEST, &settings);
@@ -331,8 +328,23 @@ bool http_head(struct http *h, const char *p, size_t n, struct http_head *out)
 	/* Asking to upgrade may be ignored, but llhttp ends such a message here. */
 	if (h->parser.upgrade && h->have_encoding)
 		return fail(h, 501, "a chunked request to upgrade the protocol");
-	out->method = method_of(h->parser.method);
-	return split_url(h);
+	return true;
+}
+
+bool http_head(struct http *h, const char *p, size_t n, struct http_head *out)
+{
+	bool ok;
+
+	*out = (struct http_head){ 0 };
+	*h = (struct http){ .head = out, .in_head = true, .put = h->put, .ctx = h->ctx,
+			    .max_body = h->max_body };
+	ok = read_head(h, p, n);
+	/* Whoever is told what was wrong is told so by what was asked. */
+	if (ok || h->url.n) {
+		out->method = method_of(h->parser.method);
+		ok &= split_url(h);
+	}
+	return ok;
 }
 
 bool http_chunks(struct http *h, const char *p, size_t n, size_t *out_used)

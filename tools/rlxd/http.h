@@ -65,7 +65,7 @@ size_t http_head_length(const char *p, size_t n, size_t *from);
 
 /*
  * Read a whole head; of @h only put, ctx and max_body are looked at. False: @h->err
- * says what to answer; then close.
+ * says what to answer; then close. @out has what could be read of it.
  */
 bool http_head(struct http *h, const char *p, size_t n, struct http_head *out);
 

@@ -229,17 +229,22 @@ static void set_trace(struct req *r, struct slice t)
 	memcpy(r->trace, t.p, TRACE_LEN);
 }
 
-bool req_begin(struct req *r, const struct http_head *h)
+bool req_identify(struct req *r, const struct http_head *h)
 {
 	r->method = h->method;
 	r->uid = r->conn->uid;
 	r->api = api_of(h->path);
-	r->deadline = r->t_head + r->loop->server->limits.request_timeout_ns;
 	snprintf(r->path, sizeof(r->path), "%.*s", (int)(h->path.n < 95 ? h->path.n : 95),
-		 h->path.p);
+		 h->path.n ? h->path.p : "");
 	set_id(r, h->request_id);
 	set_trace(r, h->traceparent);
-	if (!take_origin(r, h) || !find_route(r, h))
+	return take_origin(r, h);
+}
+
+bool req_begin(struct req *r, const struct http_head *h)
+{
+	r->deadline = r->t_head + r->loop->server->limits.request_timeout_ns;
+	if (!find_route(r, h))
 		return false;
 	r->api = r->route->api;
 	if (!check_type(r, h))

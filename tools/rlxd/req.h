@@ -113,7 +113,12 @@ struct route {
 };
 
 /*
- * A head is there: find the route, check the key, the sizes. True: go on with the
+ * Its id, path, API and origin, which any reply needs: of a head that could not be read, what
+ * there is of them, with an id in any case. False: the reply says why that origin may not ask.
+ */
+bool req_identify(struct req *r, const struct http_head *h);
+/*
+ * It is identified: find the route, check the key, the sizes. True: go on with the
  * body; false: the reply says why not.
  */
 bool req_begin(struct req *r, const struct http_head *h);
