@@ -330,6 +330,26 @@ def expect_continue(s):
 
 
 @each_engine
+def http_1_0(s):
+    """Staying is asked for and told; there are no interim replies to wait for."""
+    stay = OK.replace(b"1.1", b"1.0")[:-2] + b"Connection: keep-alive\r\n\r\n"
+    out = s.raw(stay * 2 + OK.replace(b"1.1", b"1.0"))
+    assert out.count(b"\r\nConnection: keep-alive\r\n") == 2, out
+    assert out.count(b"200 OK") == 3 and out.count(b"\r\nConnection: close\r\n") == 1, out
+    assert b"Connection:" not in s.raw(OK + CLOSE).split(b"\r\n\r\n")[0]
+    body = b'{"model":"minilm","input":"x"}'
+    for expect in (b"100-continue", b"more"):
+        c = s.connect()
+        c.sendall(POST.replace(b"1.1", b"1.0") + b"Expect: %s\r\nContent-Length: %d\r\n\r\n"
+                  % (expect, len(body)))
+        time.sleep(0.1)
+        c.sendall(body)
+        out = read_all(c)
+        assert out.startswith(b"HTTP/1.1 200 "), (expect, out[:200])
+        c.close()
+
+
+@each_engine
 def head_and_keep_alive(s):
     out = s.raw(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + CLOSE)
     assert out.count(b"HTTP/1.1 200 OK") == 2 and out.count(b"ok\n") == 1, out

@@ -311,21 +311,28 @@ static bool may_follow(const struct conn *c)
 	return (!c->eof || has_bytes(c)) && (!c->loop->draining || next_at(c) < c->drain_at);
 }
 
+/* What a reply says of the connection: staying is to be told in HTTP/1.0 alone. */
+static const char *connection_of(const struct conn *c)
+{
+	if (c->last)
+		return "close";
+	return c->http.parser.http_minor ? NULL : "keep-alive";
+}
+
 /* Send what the request's reply says. */
 static void send_reply(struct conn *c)
 {
 	struct loop *l = c->loop;
 	struct req *r = c->req;
 	struct reply *y = &r->reply;
-	bool last = c->last || !may_follow(c);
 	unsigned int i;
 
 	if (y->body.failed) {
 		obuf_fini(&y->body);
 		req_fail_memory(r, "the reply");
 	}
-	c->last = last;
-	c->iov[0] = (struct iovec){ y->head, req_head(r, last, l->date) };
+	c->last |= !may_follow(c);
+	c->iov[0] = (struct iovec){ y->head, req_head(r, connection_of(c), l->date) };
 	c->n_iov = 1;
 	c->to_send = c->iov[0].iov_len;
 	if (r->method != METHOD_HEAD) {

@@ -149,6 +149,9 @@ static int take_header(struct http *h, struct slice n, struct slice v)
 		return once(h, &h->have_encoding, "two Transfer-Encoding headers");
 	}
 	if (name_is(n, "expect")) {
+		/* There is no interim reply in HTTP/1.0 (RFC 9110, 10.1.1). */
+		if (!h->parser.http_minor)
+			return 0;
 		if (!value_is(v, "100-continue")) {
 			fail(h, 417, "an expectation other than 100-continue");
 			return -1;

@@ -503,7 +503,7 @@ static int cors_head(const struct req *r, char *to, size_t max)
 			"Access-Control-Expose-Headers: *\r\n");
 }
 
-size_t req_head(struct req *r, bool close, const char *date)
+size_t req_head(struct req *r, const char *connection, const char *date)
 {
 	struct reply *y = &r->reply;
 	char *p = y->head;
@@ -531,7 +531,9 @@ size_t req_head(struct req *r, bool close, const char *date)
 		n += snprintf(p + n, max - (size_t)n, "Allow: %s\r\n", y->allow);
 	if (y->status == 401)
 		n += snprintf(p + n, max - (size_t)n, "WWW-Authenticate: Bearer\r\n");
-	n += snprintf(p + n, max - (size_t)n, "%s\r\n", close ? "Connection: close\r\n" : "");
+	if (connection)
+		n += snprintf(p + n, max - (size_t)n, "Connection: %s\r\n", connection);
+	n += snprintf(p + n, max - (size_t)n, "\r\n");
 	return (size_t)n;
 }
 

@@ -152,8 +152,8 @@ void req_fail_err(struct req *r, const struct rlx_error *err);
 void req_ok(struct req *r, const char *type);
 /* Bytes of the reply behind its head. */
 size_t req_body_bytes(const struct req *r);
-/* The head of the reply as text in reply.head; its length. */
-size_t req_head(struct req *r, bool close, const char *date);
+/* The head of the reply as text in reply.head; its length. @connection: a header, or NULL. */
+size_t req_head(struct req *r, const char *connection, const char *date);
 
 /* Does the access log want a request that ended with this status? */
 bool log_request(const struct conf_server *limits, int status);
