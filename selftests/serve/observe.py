@@ -354,8 +354,9 @@ def log_lines_are_text():
         for log in ("text", "json"):
             s.head += "log = %s\n" % log
             s.write(VISION)
+            n = len(s.lines)
             s.signal(signal.SIGHUP)
-            s.wait_log("reloaded")
+            s.wait_log("reloaded", after=n)
             for more, end in ((b"x", "x"), (b"\xc3\xa9", "\ufffd")):    # it is cut behind 60 bytes
                 kind = b"a\xff\xc2\x9b2J\xc3\xa9" + b"x" * 51 + more
                 n = len(s.lines)
