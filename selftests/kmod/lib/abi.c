@@ -187,7 +187,13 @@ static int write_file(const char *path, const char *text)
 	return n < 0 ? -1 : 0;
 }
 
-static const char *const fault_dirs[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
+/*
+ * All that take a fault of fail-nth: one left out would take it outside of the module, a
+ * thread's last futex while it is killed for one, and tell the console so.
+ */
+static const char *const fault_dirs[] = {
+	"failslab", "fail_page_alloc", "fail_usercopy", "fail_futex",
+};
 
 static int fault_set(const char *name, const char *text)
 {
@@ -196,7 +202,8 @@ static int fault_set(const char *name, const char *text)
 
 	for (size_t i = 0; i < sizeof(fault_dirs) / sizeof(*fault_dirs); i++) {
 		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", fault_dirs[i], name);
-		err |= write_file(path, text);
+		if (write_file(path, text))
+			err = -1;
 	}
 	return err;
 }

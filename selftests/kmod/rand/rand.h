@@ -121,6 +121,7 @@ struct rnd_world {
 struct rnd {
 	uint64_t seed;
 	uint64_t step;
+	uint32_t thread;	/* of the program, from 0 */
 	uint64_t dice;		/* anew each step: it depends on no answer */
 	uint64_t digest;
 	uint32_t calls;

@@ -20,12 +20,25 @@ static const unsigned int kinds[] = {
 	0, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, IORING_SETUP_COOP_TASKRUN,
 	IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
 };
+#define KINDS	(sizeof(kinds) / sizeof(*kinds))
+
+/*
+ * The first rings of a program's threads are of different kinds, so that a few programs
+ * have all. Where locks are checked no later one is of the last kind: op_uring_close()
+ * leaves it, and in the end each thread would have one.
+ */
+static unsigned int ring_kind(struct rnd *r)
+{
+	if (!r->step)
+		return kinds[((r->w->seed >> 8) + r->thread) % KINDS];
+	return kinds[rnd_below(r, r->w->lockdep ? KINDS - 1 : KINDS)];
+}
 
 void rnd_ring_new(struct rnd *r)
 {
 	struct io_uring_params p = { 0 };
 
-	r->ring_flags = kinds[rnd_below(r, sizeof(kinds) / sizeof(*kinds))];
+	r->ring_flags = ring_kind(r);
 	p.flags = r->ring_flags;
 	r->has_ring = !io_uring_queue_init_params(32, &r->ring, &p);
 	if (r->has_ring)

@@ -51,6 +51,7 @@ struct job {
 	struct rnd_world *w;
 	pthread_barrier_t *barrier;
 	uint64_t seed;
+	uint32_t thread;
 	uint32_t ops;
 };
 
@@ -95,7 +96,8 @@ static void disturb(void)
 static void *run_thread(void *arg)
 {
 	struct job *j = arg;
-	struct rnd r = { .seed = j->seed, .dice = j->seed, .w = j->w };
+	struct rnd r = { .seed = j->seed, .dice = j->seed, .w = j->w,
+			 .thread = j->thread };
 
 	/* Aligned, so that huge pages are mapped whole. */
 	r.window = blank((RND_SLOTS + 1) * RND_SLOT);
@@ -190,7 +192,7 @@ static void run_program(struct rnd_tally *tally, uint64_t seed, uint32_t ops,
 	for (uint32_t i = 0; i < threads; i++) {
 		job[i] = (struct job){
 			.w = &w, .barrier = &barrier, .ops = ops / threads,
-			.seed = seed + i * 0x9e3779b97f4a7c15ull,
+			.seed = seed + i * 0x9e3779b97f4a7c15ull, .thread = i,
 		};
 		if (i)
 			CHECK(!pthread_create(&id[i], NULL, run_thread, &job[i]));
