@@ -36,7 +36,7 @@
 /* Channels in a block at @isa: 16 at v4 and above, 8 at v3, 4 at base. */
 static inline size_t rlx_conv_block(enum rlx_isa isa)
 {
-	return isa >= RLX_ISA_V4 ? 16 : isa == RLX_ISA_V3 ? 8 : 4;
+	return rlx_isa_vector_bytes(isa) / sizeof(float);
 }
 
 /*

@@ -215,7 +215,7 @@ static inline void rlx_k_ew_kinds(struct rlx_k_ew *a)
  */
 static inline bool rlx_k_ew_short(enum rlx_isa isa, size_t bytes)
 {
-	size_t vector = isa >= RLX_ISA_V4 ? 64 : isa == RLX_ISA_V3 ? 32 : 16;
+	size_t vector = rlx_isa_vector_bytes(isa);
 
 	return bytes < 32 * vector;
 }

@@ -107,6 +107,20 @@ struct rlx_k_fft {
 
 enum { RLX_K_FFT_CHUNK = 128 };
 
+/* Bits of the largest even radix, whose numbers are in registers; 2: there are none to spare. */
+static inline int rlx_k_fft_bits(size_t vector_bytes)
+{
+	return vector_bytes == 64 ? 4 : vector_bytes == 32 ? 3 : 2;
+}
+
+/* Whether a pass of radix @r reads or writes lines by whole vectors, transposed in registers. */
+static inline bool rlx_k_fft_of_lines(int r, size_t vector_bytes)
+{
+	const int bits = rlx_k_fft_bits(vector_bytes);
+
+	return bits > 2 && r % 4 == 0 && r <= 1 << bits;
+}
+
 /* Whether lines of @v are @n complex numbers side by side. */
 static inline bool rlx_k_fft_dense(const struct rlx_k_fft_view *v, int64_t n)
 {

@@ -38,6 +38,12 @@ enum rlx_isa {
 	RLX_ISA_COUNT,
 };
 
+/* Bytes of a level's vectors. */
+static inline size_t rlx_isa_vector_bytes(enum rlx_isa isa)
+{
+	return isa >= RLX_ISA_V4 ? 64 : isa == RLX_ISA_V3 ? 32 : 16;
+}
+
 /*
  * Compute units [begin, end) of the work described by @args, using @scratch
  * (64-byte aligned, private to this thread for the call, as large as the

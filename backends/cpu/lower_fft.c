@@ -143,10 +143,9 @@ static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
 	return cost;
 }
 
-/* Whether a pass of radix @r reads or writes lines by whole vectors. */
 static bool of_lines(const struct fft *f, int r)
 {
-	return !portable(f) && r % 4 == 0;
+	return rlx_k_fft_of_lines(r, (size_t)f->lanes * f->size);
 }
 
 /* What @n elements of a line take to be moved one by one: the more, the further apart. */
@@ -568,10 +567,10 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 {
 	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 	const enum rlx_isa isa = cpu_isa(lo);
-	const int64_t bytes = isa == RLX_ISA_BASE ? 16 : isa == RLX_ISA_V3 ? 32 : 64;
+	const size_t bytes = rlx_isa_vector_bytes(isa);
 	struct fft f = {
 		.lo = lo, .f64 = dt == RLX_F64,
-		.bits = isa == RLX_ISA_BASE ? 2 : isa == RLX_ISA_V3 ? 3 : 4,
+		.bits = rlx_k_fft_bits(bytes),
 		.size = dt == RLX_F64 ? 8 : 4,
 		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse,
 		       .scale = s->scale },

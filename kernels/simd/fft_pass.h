@@ -232,7 +232,7 @@ RLX_INLINE void even_pass(const struct fft_pass *g, int r, int how)
 			even_step(g, p, q, r, how);
 }
 
-/* Whether there are registers for sixteen numbers, or nearly. */
+/* Whether there are registers for sixteen numbers, or nearly: rlx_k_fft_bits(). */
 enum { HAS_SIXTEEN = RLX_VB == 64 };
 
 #if RLX_VB > 16
@@ -260,10 +260,9 @@ RLX_INLINE void from_lines(const struct fft_pass *g, int r) { }
 RLX_INLINE void to_lines(const struct fft_pass *g, int r) { }
 #endif
 
-/* Whether a pass of radix @r can read or write lines. */
 RLX_INLINE bool of_lines(int r)
 {
-	return RLX_VB > 16 && (r == 4 || r == 8 || (HAS_SIXTEEN && r == 16));
+	return rlx_k_fft_of_lines(r, RLX_VB);
 }
 
 RLX_INLINE void buffer_pass(const struct fft_pass *g, int r)

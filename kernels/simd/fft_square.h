@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines whose first pass is of as many elements as a vector has lanes: a square in registers, whose
- * transpose is all that the layout takes. Short lines share vectors. Included after fft_move.h.
+ * The four-step FFT of lines whose first step has as many elements as a vector has lanes: columns,
+ * twiddle factors and the transpose of a square in registers, then rows. Short lines share vectors.
+ * Included after fft_move.h.
  */
 #ifndef RLX_SIMD_FFT_SQUARE_H
 #define RLX_SIMD_FFT_SQUARE_H
