@@ -72,6 +72,8 @@ struct rlx_lower_ops {
 	uint32_t	(*conv_i8_group)(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 	/* Call kernel conv_i8, whose arguments are there but for the weights. */
 	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
+	/* Optional: the level of kernels that read tables which are laid out for its vectors. */
+	enum rlx_isa	(*isa)(const struct rlx_lower *lo);
 	/* Kernels that others have in f32 alone take bf16 and f16 as well. */
 	bool		has_16bit;
 	/*

@@ -148,6 +148,30 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 	return RLX_OK;
 }
 
+/* Where kernels are written in vectors: which inputs a vector of outputs is made of. */
+static void fill_blocks(struct rlx_lower *lo, struct rlx_k_resize_axis *a)
+{
+	struct rlx_resize_block *block;
+	enum rlx_isa isa;
+	size_t n, bytes;
+	void *lane;
+
+	if (!lo->ops->isa || lo->status)
+		return;
+	isa = lo->ops->isa(lo);
+	if (!rlx_resize_has_blocks(a, isa))
+		return;
+	n = (a->out + rlx_resize_lanes(a, isa) - 1) / rlx_resize_lanes(a, isa);
+	bytes = 4 * n * rlx_isa_vector_bytes(isa);
+	block = rlx_lower_keep(lo, n, sizeof(*block));
+	lane = rlx_lower_keep(lo, bytes / sizeof(double), sizeof(double));
+	if (lo->status)
+		return;
+	rlx_resize_blocks(a, isa, block, lane);
+	rlx_lower_ref_keep(lo, &a->block, block, n * sizeof(*block));
+	rlx_lower_ref_keep(lo, &a->lane, lane, bytes);
+}
+
 /* What of the runs a kernel takes, and what it makes of them. */
 struct pass {
 	enum rlx_kernel_id	 id;
@@ -208,6 +232,8 @@ static enum rlx_status lower_pass(struct rlx_lower *lo, const struct pass *p)
 		taps *= (double)a->axis[i].taps;
 		work *= (double)a->axis[i].out;
 	}
+	if (p->lanes == 1)
+		fill_blocks(lo, &a->axis[2]);
 	scratch = p->id == RLX_KERNEL_resize_wide ? rlx_resize_wide_scratch(a) :
 		  p->lanes ? rlx_resize_scratch(a, p->lanes) : 0;
 	if (p->src)

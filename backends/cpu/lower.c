@@ -315,9 +315,14 @@ static void cpu_persistent(struct rlx_lower *lo, void *field, const void *p, siz
 	memcpy(field, &p, sizeof(p));
 }
 
+static enum rlx_isa isa_of(const struct rlx_lower *lo)
+{
+	return cpu_isa(lo);
+}
+
 static const struct rlx_lower_ops cpu_ops = {
 	.call = cpu_call, .host_fallback = cpu_host_fallback, .persistent = cpu_persistent,
-	.undo = cpu_undo,
+	.undo = cpu_undo, .isa = isa_of,
 	.gemm = cpu_gemm, .gemm_i8 = cpu_gemm_i8, .conv = cpu_conv,
 	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };

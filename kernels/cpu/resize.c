@@ -69,96 +69,25 @@ static const float *row_get(const struct rlx_k_resize *a, const float *x,
 	return scratch;
 }
 
-/* Linear: two taps. Returns how many outputs are done. */
-static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y)
+/* Linear: two taps, of outputs [@i, @end) up to one that lies outside, which is returned. */
+static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y, size_t i,
+		     size_t end)
 {
-	const int32_t *at = a->index;
-	const float *w = a->weight;
-	size_t i;
+	const int32_t *at = a->index + 2 * i;
+	const float *w = a->weight + 2 * i;
 
-	for (i = 0; i < a->out && at[0] >= 0; i++, at += 2, w += 2)
+	for (; i < end && at[0] >= 0; i++, at += 2, w += 2)
 		y[i] = w[0] * x[at[0]] + w[1] * x[at[1]];
 	return i;
 }
 
-/* So many outputs of two taps whose inputs one vector holds. */
-struct near {
-	vi	at[2];		/* lanes of it */
-	vf	w[2];
-	size_t	from;		/* the input that it begins with */
-	size_t	pad[RLX_VL / 2 - 1];
-};
-
-#if RLX_VB > 16
-/* Output @o and those behind it; false: no vector holds their inputs. */
-static bool near_fill(const struct rlx_k_resize_axis *a, size_t o, struct near *t)
-{
-	const size_t n = a->out - o < C ? a->out - o : C;
-	const int32_t *at = a->index + 2 * o;
-	int32_t lo = at[0], hi = at[0];
-	size_t i, j;
-
-	for (i = 0; i < 2 * n; i++) {
-		lo = at[i] < lo ? at[i] : lo;
-		hi = at[i] > hi ? at[i] : hi;
-	}
-	if (lo < 0 || hi - lo >= C)
-		return false;
-	*t = (struct near){ .from = (size_t)lo };
-	for (i = 0; i < n; i++)
-		for (j = 0; j < 2; j++) {
-			t->at[j][i] = at[2 * i + j] - lo;
-			t->w[j][i] = a->weight[2 * (o + i) + j];
-		}
-	return true;
-}
-
-/* All of them at @t, or NULL; few rows are not worth that. */
-static const struct near *near_all(const struct rlx_k_resize *r, void *t)
-{
-	const struct rlx_k_resize_axis *a = &r->axis[2];
-	struct near *to = t;
-
-	if (!a->index || !a->weight || a->taps != 2 ||
-	    r->planes * r->axis[0].out * r->axis[1].out < 64)
-		return NULL;
-	for (size_t o = 0; o < a->out; o += C)
-		if (!near_fill(a, o, to++))
-			return NULL;
-	return t;
-}
-
-static void line_near(const struct rlx_k_resize_axis *a, const struct near *t, const float *x,
-		      float *y)
-{
-	for (size_t o = 0; o < a->out; o += C, t++) {
-		vf v = vf_loadn(x + t->from, a->in - t->from);
-		vf s = vf_fma(t->w[0], vf_permute(v, t->at[0]),
-			      t->w[1] * vf_permute(v, t->at[1]));
-
-		vf_storen(y + o, s, a->out - o);
-	}
-}
-#else
-static const struct near *near_all(const struct rlx_k_resize *r, void *t)
-{
-	return NULL;
-}
-
-static void line_near(const struct rlx_k_resize_axis *a, const struct near *t, const float *x,
-		      float *y)
-{
-}
-#endif
-
 typedef float f4 __attribute__((vector_size(16)));
 
 /* Cubic: four taps side by side. */
-static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y)
+static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y, size_t i,
+		     size_t end)
 {
-	size_t i;
-
-	for (i = 0; i < a->out && a->index[i * 4] >= 0; i++) {
+	for (; i < end && a->index[i * 4] >= 0; i++) {
 		const int32_t *at = a->index + i * 4;
 		f4 v = { x[at[0]], x[at[1]], x[at[2]], x[at[3]] }, w;
 
@@ -169,20 +98,18 @@ static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y
 	return i;
 }
 
-static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
+/* Outputs [@i, @end) of a line. */
+static __attribute__((noinline)) void line_some(const struct rlx_k_resize *r, const float *x,
+						float *y, size_t i, size_t end)
 {
 	const struct rlx_k_resize_axis *a = &r->axis[2];
-	size_t i = 0, t;
+	size_t t;
 
-	if (!a->index && !a->weight) {
-		memcpy(y, x, a->out * sizeof(*y));
-		return;
-	}
 	if (a->index && a->weight && a->taps == 2)
-		i = line_2(a, x, y);
+		i = line_2(a, x, y, i, end);
 	else if (a->index && a->weight && a->taps == 4)
-		i = line_4(a, x, y);
-	for (; i < a->out; i++) {
+		i = line_4(a, x, y, i, end);
+	for (; i < end; i++) {
 		ptrdiff_t at = tap_index(a, i, 0);
 		float s = 0;
 
@@ -198,6 +125,66 @@ static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
 			s += tap_weight(a, i, t) * x[tap_index(a, i, t)];
 		y[i] = s;
 	}
+}
+
+#if RLX_VB > 16
+/* The first @n of a vector or all of it: by a mask where that is as fast, else ends alone. */
+RLX_INLINE vf load_some(const float *p, size_t n)
+{
+	return RLX_VB == 64 || n < C ? vf_loadn(p, n) : vf_loadu(p);
+}
+
+RLX_INLINE void store_some(float *p, vf v, size_t n)
+{
+	if (RLX_VB == 64 || n < C)
+		vf_storen(p, v, n);
+	else
+		vf_storeu(p, v);
+}
+
+/* By vectors of outputs, where the level's blocks say of which inputs. */
+static void line_blocks(const struct rlx_k_resize *r, const float *x, float *y)
+{
+	const struct rlx_k_resize_axis *a = &r->axis[2];
+	const struct rlx_resize_block *b = a->block;
+	const int32_t *at = a->lane;
+
+	for (size_t o = 0; o < a->out; o += C, b++, at += 4 * C) {
+		const size_t left = a->in - (size_t)b->from;
+		const float *from = x + b->from;
+		vf lo, hi, p, q;
+
+		if (!b->span) {
+			line_some(r, x, y, o, a->out - o < C ? a->out : o + C);
+			continue;
+		}
+		lo = load_some(from, left);
+		if (b->span <= C) {
+			p = vf_permute(lo, vi_loadu(at));
+			q = vf_permute(lo, vi_loadu(at + C));
+		} else {
+			hi = load_some(from + C, left - C);
+			p = vf_permute2(lo, hi, vi_loadu(at));
+			q = vf_permute2(lo, hi, vi_loadu(at + C));
+		}
+		p = vf_fma(vf_loadu(at + 2 * C), p, vf_loadu(at + 3 * C) * q);
+		store_some(y + o, p, a->out - o);
+	}
+}
+#else
+static void line_blocks(const struct rlx_k_resize *r, const float *x, float *y) { }
+#endif
+
+static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
+{
+	const struct rlx_k_resize_axis *a = &r->axis[2];
+
+	if (!a->index && !a->weight)
+		memcpy(y, x, a->out * sizeof(*y));
+	else if (a->block)
+		line_blocks(r, x, y);
+	else
+		line_some(r, x, y, 0, a->out);
 }
 
 static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
@@ -227,13 +214,10 @@ static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
 RLX_INLINE void run(const struct rlx_k_resize *a, size_t begin, size_t end,
 		    float *scratch, const size_t lanes)
 {
-	const struct near *near = lanes == 1 ? near_all(a, scratch) : NULL;
 	size_t rows = a->axis[0].out * a->axis[1].out, u, i;
 	size_t plane = a->axis[0].in * a->axis[1].in * a->axis[2].in * lanes;
 	size_t wide = a->axis[2].out * lanes;
 
-	if (near)
-		scratch += (a->axis[2].out + C - 1) / C * (sizeof(*near) / sizeof(*scratch));
 	for (u = begin; u < end; u++) {
 		size_t o[2] = { u % rows / a->axis[1].out,
 				u % rows % a->axis[1].out };
@@ -244,8 +228,6 @@ RLX_INLINE void run(const struct rlx_k_resize *a, size_t begin, size_t end,
 		if (!x)
 			for (i = 0; i < wide; i++)
 				y[i] = a->outside;
-		else if (near)
-			line_near(&a->axis[2], near, x, y);
 		else if (lanes == 1)
 			line_f32(a, x, y);
 		else

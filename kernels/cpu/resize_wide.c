@@ -14,16 +14,6 @@ rlx_k_fn RLX_K(resize_wide);
 
 #define C	RLX_VLD
 
-/* So many outputs of axis 2 by two taps, whose inputs two vectors hold. */
-struct near {
-	vl	at[2];		/* lanes of them */
-	vd	w[2];
-	size_t	from;		/* the input that they begin with; FAR: they lie further apart */
-	size_t	pad[C - 1];
-};
-
-#define FAR	SIZE_MAX
-
 struct run {
 	const struct rlx_k_resize	*a;
 	rlx_convert_fn			*load, *store;
@@ -32,7 +22,6 @@ struct run {
 	double				*rows;		/* as doubles, input row i at place i % RLX_RESIZE_ROWS */
 	const char			*held[RLX_RESIZE_ROWS];	/* of which each is */
 	bool				partial;	/* outputs of axis 2 lie outside */
-	const struct near		*near;		/* of axis 2, or NULL */
 };
 
 static ptrdiff_t tap_index(const struct rlx_k_resize_axis *a, size_t o, size_t t)
@@ -104,8 +93,9 @@ static const double *sum_rows(struct run *r, const char *x, const size_t o[2])
 typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 
 /* 0 + w[0] x[at[0]] + ... of each of n outputs, none of which lies outside */
-static void sum_some(const struct rlx_k_resize_axis *a, double *restrict v, const double *x,
-		     size_t o, size_t n)
+static __attribute__((noinline)) void sum_some(const struct rlx_k_resize_axis *a,
+					       double *restrict v, const double *x, size_t o,
+					       size_t n)
 {
 	const double *w = a->wide + o * a->taps;
 	const int32_t *at = a->index + o * a->taps;
@@ -134,68 +124,43 @@ static void sum_some(const struct rlx_k_resize_axis *a, double *restrict v, cons
 }
 
 #if RLX_VB > 16
-/* Output @o and those behind it. */
-static void near_fill(const struct rlx_k_resize_axis *a, size_t o, struct near *t)
+/* The first @n of a vector or all of it: by a mask where that is as fast, else ends alone. */
+RLX_INLINE vd load_some(const double *p, size_t n)
 {
-	const size_t n = a->out - o < C ? a->out - o : C;
-	const int32_t *at = a->index + 2 * o;
-	int32_t lo = at[0], hi = at[0];
-
-	for (size_t i = 0; i < 2 * n; i++) {
-		lo = at[i] < lo ? at[i] : lo;
-		hi = at[i] > hi ? at[i] : hi;
-	}
-	*t = (struct near){ .from = hi - lo < 2 * (int32_t)C ? (size_t)lo : FAR };
-	for (size_t i = 0; i < n && t->from != FAR; i++)
-		for (size_t j = 0; j < 2; j++) {
-			t->at[j][i] = at[2 * i + j] - lo;
-			t->w[j][i] = a->wide[2 * (o + i) + j];
-		}
+	return RLX_VB == 64 || n < C ? vd_loadn(p, n) : vd_loadu(p);
 }
 
-/* Of axis 2 at @to, or NULL; @rows that are few are not worth that. */
-static const struct near *near_all(const struct rlx_k_resize_axis *a, size_t rows, void *to)
+/* sum_some() by blocks from output @o, which begins one: the same sums, in its order. */
+static void sum_blocks(const struct rlx_k_resize_axis *a, double *v, const double *x, size_t o,
+		       size_t n)
 {
-	struct near *t = to;
+	const struct rlx_resize_block *b = a->block + o / C;
+	const double *at = (const double *)a->lane + 4 * o;
 
-	if (!a->wide || a->taps != 2 || rows < 8)
-		return NULL;
-	for (size_t o = 0; o < a->out; o += C)
-		near_fill(a, o, t++);
-	return to;
-}
+	for (size_t i = 0; i < n; i += C, b++, at += 4 * C) {
+		const size_t left = a->in - (size_t)b->from;
+		const double *from = x + b->from;
+		vd lo, hi, p, q;
 
-/* sum_some() of two taps from output @o, which begins a vector: the same sums, in its order. */
-static void sum_near(const struct run *r, double *v, const double *x, size_t o, size_t n)
-{
-	const struct rlx_k_resize_axis *a = &r->a->axis[2];
-	const struct near *t = r->near + o / C;
-
-	for (size_t i = 0; i < n; i += C, t++) {
-		if (t->from == FAR) {
+		if (!b->span) {
 			sum_some(a, v + i, x, o + i, n - i < C ? n - i : C);
 			continue;
 		}
-
-		const double *from = x + t->from;
-		const size_t left = a->in - t->from;
-		const vd lo = left >= C ? vd_loadu(from) : vd_loadn(from, left);
-		const vd hi = left >= 2 * C ? vd_loadu(from + C) :
-			      vd_loadn(from + C, left > C ? left - C : 0);
-
-		vd_storeu(v + i, 0.0 + t->w[0] * vd_permute2(lo, hi, t->at[0]) +
-				 t->w[1] * vd_permute2(lo, hi, t->at[1]));
+		lo = load_some(from, left);
+		if (b->span <= C) {
+			p = vd_permute(lo, (vl)vd_loadu(at));
+			q = vd_permute(lo, (vl)vd_loadu(at + C));
+		} else {
+			hi = load_some(from + C, left - C);
+			p = vd_permute2(lo, hi, (vl)vd_loadu(at));
+			q = vd_permute2(lo, hi, (vl)vd_loadu(at + C));
+		}
+		vd_storeu(v + i, 0.0 + vd_loadu(at + 2 * C) * p + vd_loadu(at + 3 * C) * q);
 	}
 }
 #else
-static const struct near *near_all(const struct rlx_k_resize_axis *a, size_t rows, void *to)
-{
-	return NULL;
-}
-
-static void sum_near(const struct run *r, double *v, const double *x, size_t o, size_t n)
-{
-}
+static void sum_blocks(const struct rlx_k_resize_axis *a, double *v, const double *x, size_t o,
+		       size_t n) { }
 #endif
 
 /* sum_some() where some may lie outside. */
@@ -222,10 +187,7 @@ static void sum_line(const struct run *r, const double *x, char *y)
 	for (size_t o = 0; o < a->out; o += 256) {
 		size_t n = a->out - o < 256 ? a->out - o : 256;
 
-		if (r->near)
-			sum_near(r, v, x, o, n);
-		else
-			(r->partial ? sum_inside : sum_some)(a, v, x, o, n);
+		(r->partial ? sum_inside : a->block ? sum_blocks : sum_some)(a, v, x, o, n);
 		r->store(y + o * r->size, v, n);
 		for (size_t i = 0; i < n && r->partial; i++)
 			if (tap_index(a, o + i, 0) < 0)
@@ -256,13 +218,10 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 		.size = rlx_k_type_size((enum rlx_dtype)a->type), .sum = scratch,
 	};
 
-	for (size_t o = 0; o < l->out && !r.partial; o++)
-		r.partial = tap_index(l, o, 0) < 0;
-	r.near = r.partial ? NULL : near_all(l, end - begin, scratch);
-	if (r.near)
-		r.sum = (double *)scratch + rlx_resize_near_bytes(l, 8) / sizeof(double);
 	r.part = r.sum + l->in;
 	r.rows = r.part + l->in;
+	for (size_t o = 0; o < l->out && !r.partial; o++)
+		r.partial = tap_index(l, o, 0) < 0;
 	for (size_t u = begin; u < end; u++) {
 		size_t o[2] = { u / q->out % p->out, u % q->out };
 		ptrdiff_t z = tap_index(p, o[0], 0), v = tap_index(q, o[1], 0);

@@ -147,14 +147,23 @@ RLX_INLINE vf vf_permute(vf x, vi at)
 	return (vf)_mm256_permutevar8x32_ps((__m256)x, (__m256i)at);
 }
 
-/* Lane i is lane at[i] of x, or from RLX_VLD on of y. */
+/* Lane i is lane at[i] of x, or of y where the sign of at[i] is set: at[i] modulo the lanes. */
+RLX_INLINE vf vf_permute2(vf x, vf y, vi at)
+{
+	return (vf)_mm256_blendv_ps((__m256)vf_permute(x, at), (__m256)vf_permute(y, at),
+				    (__m256)at);
+}
+
+/* The same of doubles by halves: at[i] is 2 k, and 2 k + 1 above, for lane k. */
+RLX_INLINE vd vd_permute(vd x, vl at)
+{
+	return (vd)_mm256_permutevar8x32_ps((__m256)x, (__m256i)at);
+}
+
 RLX_INLINE vd vd_permute2(vd x, vd y, vl at)
 {
-	const __m256i halves = (__m256i)((at + at) | ((at + at + 1) << 32));
-
-	return (vd)_mm256_blendv_pd(
-		(__m256d)_mm256_permutevar8x32_ps((__m256)x, halves),
-		(__m256d)_mm256_permutevar8x32_ps((__m256)y, halves), (__m256d)(at >= RLX_VLD));
+	return (vd)_mm256_blendv_pd((__m256d)vd_permute(x, at), (__m256d)vd_permute(y, at),
+				    (__m256d)at);
 }
 
 RLX_INLINE vd vd_fma(vd a, vd b, vd c)

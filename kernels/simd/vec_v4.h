@@ -217,7 +217,18 @@ RLX_INLINE vf vf_permute(vf x, vi at)
 	return (vf)_mm512_permutexvar_ps((__m512i)at, (__m512)x);
 }
 
-/* Lane i is lane at[i] of x, or from RLX_VLD on of y. */
+/* Lane i is lane at[i] of x, or from RLX_VL on of y. */
+RLX_INLINE vf vf_permute2(vf x, vf y, vi at)
+{
+	return (vf)_mm512_permutex2var_ps((__m512)x, (__m512i)at, (__m512)y);
+}
+
+RLX_INLINE vd vd_permute(vd x, vl at)
+{
+	return (vd)_mm512_permutexvar_pd((__m512i)at, (__m512d)x);
+}
+
+/* Likewise, from RLX_VLD on. */
 RLX_INLINE vd vd_permute2(vd x, vd y, vl at)
 {
 	return (vd)_mm512_permutex2var_pd((__m512d)x, (__m512i)at, (__m512d)y);

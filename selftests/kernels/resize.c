@@ -5,16 +5,44 @@
 #include "kernels/type.h"
 #include "selftests/kernels/kernel_test.h"
 
-/* Random tables; a position is sometimes outside where that is allowed. */
+/* The blocks of a level, or none, as any axis may go without. */
+static void blocks_new(struct rlx_k_resize_axis *a, enum rlx_isa isa, uint64_t *s)
+{
+	struct rlx_resize_block *block;
+	size_t lanes = rlx_resize_lanes(a, isa), n = (a->out + lanes - 1) / lanes;
+	void *lane;
+
+	if (!rlx_resize_has_blocks(a, isa) || !kt_pick(s, 0, 3))
+		return;
+	block = calloc(n, sizeof(*block));
+	lane = calloc(4 * n, rlx_isa_vector_bytes(isa));
+	CHECK(block && lane);
+	rlx_resize_blocks(a, isa, block, lane);
+	a->block = block;
+	a->lane = lane;
+}
+
+static void blocks_free(struct rlx_k_resize_axis *a)
+{
+	free((void *)a->block);
+	free((void *)a->lane);
+	a->block = NULL;
+	a->lane = NULL;
+}
+
+/*
+ * Random tables, of every other axis by neighbours; a position is sometimes outside where that is
+ * allowed.
+ */
 static void axis_random(struct rlx_k_resize_axis *a, bool used, bool nearest,
 			uint64_t *s)
 {
 	static const size_t taps[] = { 1, 2, 2, 4, 7 };
-	size_t i, j, whole;
+	size_t i, j, whole, far;
 	int32_t *index;
 	float *weight;
 
-	*a = (struct rlx_k_resize_axis){ 1, 1, 1, NULL, NULL };
+	*a = (struct rlx_k_resize_axis){ .in = 1, .out = 1, .taps = 1 };
 	if (!used)
 		return;
 	a->in = a->out = kt_pick(s, 1, 40);
@@ -26,10 +54,13 @@ static void axis_random(struct rlx_k_resize_axis *a, bool used, bool nearest,
 	index = malloc(a->out * a->taps * sizeof(*index));
 	weight = malloc(a->out * a->taps * sizeof(*weight));
 	CHECK(index && weight);
+	far = kt_pick(s, 0, 1) ? a->in - 1 : kt_pick(s, 0, 2);
 	for (i = 0; i < a->out; i++)
 		for (j = 0; j < a->taps; j++) {
-			index[i * a->taps + j] =
-				(int32_t)kt_pick(s, 0, a->in - 1);
+			const size_t from = i * a->in / a->out, to = from + far;
+
+			index[i * a->taps + j] = (int32_t)kt_pick(s, far == a->in - 1 ? 0 : from,
+								  to < a->in ? to : a->in - 1);
 			weight[i * a->taps + j] =
 				(float)rlx_test_uniform(s, -1, 1);
 		}
@@ -130,9 +161,12 @@ static void level_run(enum rlx_isa isa, struct rlx_k_resize *a, bool blocked,
 	kt_fill(x, nx, s);
 	a->x = x;
 	a->y = y;
+	if (!blocked)
+		blocks_new(&a->axis[2], isa, s);
 	kt_run(blocked ? k->resize_c : k->resize_f32, a,
 	       a->planes * a->axis[0].out * a->axis[1].out,
 	       rlx_resize_scratch(a, lanes), s);
+	blocks_free(&a->axis[2]);
 	check(a, lanes, blocked ? "resize_c" : "resize_f32");
 	kt_free(x, nx * 4);
 	kt_free(y, ny * 4);
@@ -250,7 +284,9 @@ static void wide_run(enum rlx_isa isa, struct rlx_k_resize *a, const double *x, 
 	double got, want;
 
 	a->y = y;
+	blocks_new(&a->axis[2], isa, seed);
 	kt_run(rlx_kernels_get(isa)->resize_wide, a, rows, rlx_resize_wide_scratch(a), seed);
+	blocks_free(&a->axis[2]);
 	for (i = 0; i < n; i++) {
 		o[2] = i % ax[2].out;
 		o[1] = i / ax[2].out % ax[1].out;
