@@ -370,8 +370,8 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 
 /*
  * Sums of 16 bits stop to grow where an update is below half a unit of theirs: bf16 ones at 256.
- * Kernels round after each update, so these steps are widened to f32 (RLX_T_JOINS), and rounded
- * once.
+ * Kernels round after each update, so these steps accumulate in f32 (RLX_T_ACCUMULATES) and are
+ * rounded once.
  */
 static bool rounds_each(enum rlx_dtype dt, int reduction)
 {
@@ -388,7 +388,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	enum rlx_status st;
 
 	if (rounds_each(x->dtype, s->reduction))
-		return rlx_lower_unsupported(lo, "its updates are joined in f32");
+		return rlx_lower_unsupported(lo, "it accumulates in f32");
 	st = rlx_lower_copy(lo);
 	if (st || !n)
 		return st;
@@ -419,7 +419,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	uint32_t i;
 
 	if (rounds_each(x->dtype, s->reduction))
-		return rlx_lower_unsupported(lo, "its updates are joined in f32");
+		return rlx_lower_unsupported(lo, "it accumulates in f32");
 	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(rlx_lower_in(lo, 2)))
 		return st;

@@ -75,7 +75,7 @@ bool rlx_attr_is_default(const struct rlx_field *f, const void *value);
 #define RLX_T_NONFINITE_X (1u << 19)
 #define RLX_T_SENTINELS	  (1u << 20)	/* outputs but the first: inf or NaN for what is absent */
 #define RLX_T_WIDENS	  (1u << 21)	/* of narrow inputs as of what they are cast to in f32 */
-#define RLX_T_JOINS	  (1u << 22)	/* many elements go into one: best in f32 */
+#define RLX_T_ACCUMULATES (1u << 22)	/* in its output, update by update: best in f32 */
 
 /* Shape and type inference. The op sets out[0..n_out) or fails. Pure. */
 struct rlx_infer {

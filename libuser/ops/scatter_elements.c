@@ -22,7 +22,7 @@ RLX_OP(scatter_elements, "y = x; y[indices[i][j]][j] op= updates[i][j] (for axis
 	IN(x) IN(indices) IN(updates)
 	ATTR(i32, axis)
 	ATTR(i32, reduction),
-	RLX_T_MOVE | RLX_T_JOINS)
+	RLX_T_MOVE | RLX_T_ACCUMULATES)
 
 static enum rlx_status scatter_elements_infer(struct rlx_infer *q)
 {

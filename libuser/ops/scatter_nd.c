@@ -17,7 +17,7 @@
 RLX_OP(scatter_nd, "y = x; y[tuple] op= update, for each tuple in indices' last axis",
 	IN(x) IN(indices) IN(updates)
 	ATTR(i32, reduction),
-	RLX_T_MOVE | RLX_T_JOINS)
+	RLX_T_MOVE | RLX_T_ACCUMULATES)
 
 static enum rlx_status scatter_nd_infer(struct rlx_infer *q)
 {

@@ -288,7 +288,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 	if ((choose(&a, RLX_F32, VECTORS, to) && is_native_as(&a, to)) ||
 	    (choose(&a, RLX_F32, ASIDE, to) && is_native_as(&a, to)))
 		return RLX_LEGAL_WIDENED;
-	if ((target->widen || n->def->traits & RLX_T_JOINS) &&
+	if ((target->widen || n->def->traits & RLX_T_ACCUMULATES) &&
 	    choose(&a, RLX_F32, ALL, to) && is_native_as(&a, to))
 		return RLX_LEGAL_WIDENED;
 	if (target->widen && ((choose(&a, RLX_F64, ALL, to) && is_native_as(&a, to)) ||

@@ -39,7 +39,7 @@ struct rlx_repeats {
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
  * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing,
- *	  and what joins many elements in one
+ *	  and what accumulates in its output
  */
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen, widen_aside;
