@@ -6,23 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/alloc.h"
+
+/* The sum of two counts of bytes, of which none is known to be counted. */
+static inline size_t op_bytes_add(size_t a, size_t b)
+{
+	return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 /*
  * Bytes of a * b + c doubles. SIZE_MAX, which nobody can allocate, if that cannot be counted: where
  * another dimension is 0 or 1, a legal one may be so long that sums and squares of it wrap.
  */
 static inline size_t op_doubles(int64_t a, int64_t b, int64_t c)
 {
-	int64_t bytes;
-
-	return __builtin_mul_overflow(a, b, &bytes) || __builtin_add_overflow(bytes, c, &bytes) ||
-	       __builtin_mul_overflow(bytes, (int64_t)sizeof(double), &bytes) ?
-	       SIZE_MAX : (size_t)bytes;
-}
-
-/* The sum of two such counts, of which none is known to be counted. */
-static inline size_t op_bytes_add(size_t a, size_t b)
-{
-	return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+	return rlx_times(op_bytes_add(rlx_times((uint64_t)a, (uint64_t)b), (size_t)c),
+			 sizeof(double));
 }
 
 #endif
