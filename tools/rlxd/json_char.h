@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 struct json_char {
-	const char	*p;	/* what stands for it: the text's own bytes, or constant ones */
-	size_t		 n;
-	size_t		 used;	/* bytes of the text */
+	char	p[8];
+	size_t	n;		/* of p, what stands for it */
+	size_t	used;		/* bytes of the text */
 };
 
 /*
