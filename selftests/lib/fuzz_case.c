@@ -259,16 +259,22 @@ bool fuzz_mixes(const struct fuzz_node *n)
 	return n->tol > 0 && !(n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE | RLX_T_SELECT));
 }
 
-/* Of f64 @x the largest finite magnitude, times @by. */
-static rlx_value largest_times(struct rlx_graph *g, rlx_value x, rlx_value by)
+/* Magnitudes of f64 @x, 0 for those that are not finite. */
+static rlx_value finite_sizes(struct rlx_graph *g, rlx_value x)
 {
 	const struct rlx_type one = { .dtype = RLX_F64 };
 	double inf = INFINITY, zero = 0;
 
 	x = rlx_emit(g, abs, .x = x);
-	x = rlx_emit(g, where, .a = x, .b = rlx_constant(g, one, &zero),
-		     .cond = rlx_emit(g, lt, .a = x, .b = rlx_constant(g, one, &inf)));
-	return rlx_emit(g, mul, .b = by, .a = rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MAX));
+	return rlx_emit(g, where, .a = x, .b = rlx_constant(g, one, &zero),
+			.cond = rlx_emit(g, lt, .a = x, .b = rlx_constant(g, one, &inf)));
+}
+
+/* Of f64 @x the largest finite magnitude, times @by. */
+static rlx_value largest_times(struct rlx_graph *g, rlx_value x, rlx_value by)
+{
+	return rlx_emit(g, mul, .b = by, .a = rlx_emit(g, reduce, .x = finite_sizes(g, x),
+						       .kind = RLX_REDUCE_MAX));
 }
 
 /*
@@ -278,8 +284,8 @@ static rlx_value largest_times(struct rlx_graph *g, rlx_value x, rlx_value by)
  */
 static rlx_value noisy_by_norm(struct rlx_graph *g, rlx_value v, double noise, uint64_t *seed)
 {
-	const struct rlx_type *of = rlx_type_of(g, v), one = { .dtype = RLX_F64 };
-	double inf = INFINITY, zero = 0, *by;
+	const struct rlx_type *of = rlx_type_of(g, v);
+	double *by;
 	enum rlx_dtype dt = of ? of->dtype : RLX_NODTYPE;
 	struct rlx_type t;
 	rlx_value x, norm;
@@ -295,9 +301,7 @@ static rlx_value noisy_by_norm(struct rlx_graph *g, rlx_value v, double noise, u
 		by[i] = 4 * fmin(noise, 0x1p-23) / sqrt((double)t.dim[t.rank - 1]) *
 			rlx_test_uniform(seed, -1, 1);
 	x = rlx_emit(g, cast, .x = v, .to = RLX_F64);
-	norm = rlx_emit(g, where, .a = x, .b = rlx_constant(g, one, &zero),
-			.cond = rlx_emit(g, lt, .a = rlx_emit(g, abs, .x = x),
-					 .b = rlx_constant(g, one, &inf)));
+	norm = finite_sizes(g, x);
 	norm = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = norm, .b = norm),
 			.kind = RLX_REDUCE_SUM, .axes = RLX_INTS(-2, -1), .keep_dims = true);
 	norm = rlx_emit(g, mul, .a = rlx_emit(g, sqrt, .x = norm), .b = rlx_constant(g, t, by));

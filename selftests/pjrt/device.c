@@ -13,6 +13,7 @@
 #include "rlx/run.h"
 #include "selftests/lib/comma.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/pjrt/fake/answers.h"
 
 enum { N = 1000 };
 
@@ -199,19 +200,6 @@ TEST(r057_f32_stays_f32)
 }
 
 static int live_buffers;
-static int object;
-
-static struct pjrt_error *works(void *args)
-{
-	(void)args;
-	return NULL;
-}
-
-static struct pjrt_error *fails(void *args)
-{
-	(void)args;
-	return (struct pjrt_error *)&object;
-}
 
 /* Not in place, and the copy is on its way. */
 static struct pjrt_error *from_host(void *args)
