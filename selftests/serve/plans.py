@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plan, GGUF and graph files as models: results, in place too, and what cannot be served."""
+"""Plan, GGUF, graph and ONNX files: results, in place too, and what cannot be served."""
 import json
 import os
 import signal
@@ -8,6 +8,9 @@ import subprocess
 import tempfile
 
 import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
 
 from channels import address, channel, connect
 from rlxd import BUILD, ENGINES, Server, main, test
@@ -114,6 +117,42 @@ def what_cannot_be_served_is_told_at_the_start():
                 s.wait_log(text)
             finally:
                 s.kill()
+
+
+def write_onnx(path, nodes, shape, functions=()):
+    """x to y, of floats; without a check, for not all of them are valid."""
+    g = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, shape)],
+                     [h.make_tensor_value_info("y", T.FLOAT, None)])
+    onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17), h.make_opsetid("own", 1)],
+                           functions=functions, ir_version=8), path)
+
+
+def is_refused(path, *texts):
+    """Told in the log, by a server that ends."""
+    s = Server("[model m]\npath = %s\n" % path, wait=False)
+    try:
+        assert s.ended() == 1
+        assert "event=ready" not in s.log() and all(t in s.log() for t in texts), s.log()
+    finally:
+        s.kill()
+
+
+@test
+def inputs_of_unknown_rank():
+    """Such an input was a scalar for all who asked."""
+    relu = [h.make_node("Relu", ["x"], ["y"])]
+    with tempfile.TemporaryDirectory() as d:
+        path = d + "/m.onnx"
+        for shape in (None, [1] * 9):
+            write_onnx(path, relu, shape)
+            is_refused(path, "how many dimensions input x has", "write its shape")
+        for shape in ([], ["n", 2], [1] * 8):
+            write_onnx(path, relu, shape)
+            with Server("[model m]\npath = %s\n" % path) as s:
+                about = json.loads(s.get("/v2/models/m")[2])
+                assert about["inputs"][0]["shape"] == [v if v != "n" else -1 for v in shape]
+                code, got = infer(s, "m", np.full([2 if v == "n" else v for v in shape], -1.0))
+                assert code == 200 and not any(got["outputs"][0]["data"]), got
 
 
 WIDTH, HEADS, INNER, VOCAB, CONTEXT = 32, 2, 48, 19, 8

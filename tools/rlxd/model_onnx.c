@@ -40,18 +40,24 @@ struct onnx_replica {
 	unsigned int		 n_fixed;
 };
 
-static bool describe(struct rlx_model *model, enum rlx_io io, unsigned int i,
-		     struct tensor_desc *out)
+/* An input's rank must be known: requests are held to it. The runs tell an output's. */
+static enum rlx_status describe(struct rlx_model *model, enum rlx_io io, unsigned int i,
+				struct tensor_desc *out, struct rlx_error *err)
 {
+	const char *what = io == RLX_IO_INPUT ? "input" : "output";
 	struct rlx_model_io d;
 	int k;
 
 	if (!rlx_model_io_at(model, io, i, &d) || d.dtype == RLX_NODTYPE)
-		return false;
+		return rlx_fail(err, RLX_ENOSUP, "%s %u is no tensor of numbers", what, i);
+	if (io == RLX_IO_INPUT && d.rank < 0)
+		return rlx_fail(err, RLX_ENOSUP, "the model does not say how many dimensions input "
+				"%s has, or it has more than %d; write its shape into the file, "
+				"with names for dimensions of any size", d.name, RLX_MAX_RANK);
 	*out = (struct tensor_desc){ d.name, d.dtype, d.rank < 0 ? 0 : (unsigned int)d.rank };
 	for (k = 0; k < d.rank; k++)
 		out->dim[k] = d.dim[k];
-	return true;
+	return RLX_OK;
 }
 
 /* Rows can be put together where every tensor has a free first dimension for them. */
@@ -97,15 +103,13 @@ static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
 	if (m->n_in > MODEL_IO_MAX || m->n_out > MODEL_IO_MAX || !m->n_out)
 		return rlx_fail(err, RLX_ENOSUP, "%u inputs and %u outputs; served are models "
 				"with at most %d of each", m->n_in, m->n_out, MODEL_IO_MAX);
-	for (i = 0; i < m->n_in; i++)
-		if (!describe(o->model, RLX_IO_INPUT, i, &m->in[i]))
-			return rlx_fail(err, RLX_ENOSUP, "input %u is no tensor of numbers", i);
-	for (i = 0; i < m->n_out; i++)
-		if (!describe(o->model, RLX_IO_OUTPUT, i, &m->out[i]))
-			return rlx_fail(err, RLX_ENOSUP, "output %u is no tensor of numbers", i);
+	for (i = 0; !st && i < m->n_in; i++)
+		st = describe(o->model, RLX_IO_INPUT, i, &m->in[i], err);
+	for (i = 0; !st && i < m->n_out; i++)
+		st = describe(o->model, RLX_IO_OUTPUT, i, &m->out[i], err);
 	if (!stat(m->conf.path, &sb))
 		m->weight_bytes = (uint64_t)sb.st_size;
-	return m->conf.batch ? check_batch(m, err) : RLX_OK;
+	return !st && m->conf.batch ? check_batch(m, err) : st;
 }
 
 static void onnx_close(struct model *m)
