@@ -149,7 +149,15 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 	return onnx_build(m->file, want, seg, err);
 }
 
+static enum rlx_status verify(const struct rlx_model *m, struct rlx_error *err)
+{
+	struct rlx_segment none;
+
+	return onnx_build(m->file, NULL, &none, err);
+}
+
 const struct rlx_model_format rlx_format_onnx = {
 	.name = "ONNX", .looks = "a file that begins as a protobuf ModelProto",
 	.probe = probe, .open = open_file, .close = close_file, .mapped = mapped, .build = build,
+	.verify = verify,
 };

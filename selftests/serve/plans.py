@@ -155,6 +155,44 @@ def inputs_of_unknown_rank():
                 assert code == 200 and not any(got["outputs"][0]["data"]), got
 
 
+@test
+def ops_that_are_not_known():
+    """Such a model was "ready", and failed every request; also within its own functions."""
+    def function(name, op, domain=""):
+        return h.make_function("own", name, ["x"], ["y"], [
+            h.make_node(op, ["x"], ["y"], domain=domain)],
+            [h.make_opsetid("", 17), h.make_opsetid("own", 1)])
+
+    own = [h.make_node("F", ["x"], ["y"], domain="own")]
+    branch = [h.make_graph([h.make_node(op, ["x"], ["b"])], op, [],
+                           [h.make_tensor_value_info("b", T.FLOAT, None)])
+              for op in ("Neg", "NoSuchOp")]
+    choice = [h.make_node("Constant", [], ["c"], value=h.make_tensor("c", T.BOOL, [], [True])),
+              h.make_node("If", ["c"], ["y"], then_branch=branch[0], else_branch=branch[1])]
+    with tempfile.TemporaryDirectory() as d:
+        path = d + "/m.onnx"
+        for nodes, functions, texts in (
+                ([h.make_node("NoSuchOp", ["x"], ["y"], name="here")], [],
+                 ("NoSuchOp", "opset 17, node 'here'", "the op is not supported")),
+                ([h.make_node("Relu", ["x"], ["y"], domain="com.example")], [],
+                 ("Relu", "domain 'com.example'")),
+                ([h.make_node("Attention", ["x"], ["y"])], [],
+                 ("Attention", "this version of the op is not supported")),
+                ([h.make_node("Relu", ["x"], ["r"]), h.make_node("NoSuchOp", ["r"], ["unused"]),
+                  h.make_node("Neg", ["r"], ["y"])], [], ("NoSuchOp",)),
+                (own, [function("F", "G", "own"), function("G", "NoSuchOp")], ("NoSuchOp",)),
+                (own, [function("F", "F", "own")], ("nest more than 64 deep",))):
+            write_onnx(path, nodes, ["n"], functions)
+            is_refused(path, *texts)
+        # Of a branch that no run takes nothing is asked.
+        for nodes, functions in ((own, [function("F", "G", "own"), function("G", "Neg")]),
+                                 (choice, [])):
+            write_onnx(path, nodes, ["n"], functions)
+            with Server("[model m]\npath = %s\n" % path) as s:
+                code, got = infer(s, "m", np.array([-2.0]))
+                assert code == 200 and got["outputs"][0]["data"] == [2], got
+
+
 WIDTH, HEADS, INNER, VOCAB, CONTEXT = 32, 2, 48, 19, 8
 
 

@@ -63,12 +63,14 @@ RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_from_graph(struct rlx_graph *g, struct rlx_model **out, struct rlx_error *err);
 
 /**
- * rlx_model_verify - compare all weights with the hashes that the file has of them.
+ * rlx_model_verify - tell what is wrong with a model for inputs of any size.
  *
- * Plan files have some, which rlx_model_open() leaves alone since all of the file is read for
- * it; formats without any are taken as they are.
+ * Of a plan file all weights are compared with the hashes that it has of them, which
+ * rlx_model_open() leaves alone since all of the file is read for it. Of an ONNX file each node's
+ * op must be known, but in the bodies of control flow, of which some may never run.
  *
- * Context: any thread; sleeps. Return: RLX_EPARSE, with the place of what is damaged.
+ * Context: any thread; sleeps. Return: RLX_EPARSE, with the place of what is damaged; RLX_ENOSUP,
+ * which names op, opset and node; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_verify(const struct rlx_model *m, struct rlx_error *err);

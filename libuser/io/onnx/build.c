@@ -295,24 +295,49 @@ static enum rlx_status host_inputs(struct onnx_op *q)
 	return onnx_need(q->b, need, n);
 }
 
+/* What does a node: a function of the model, or a row of the table. */
+static enum rlx_status find_op(struct onnx_op *q, const struct onnx_function **out_f)
+{
+	enum rlx_status st = function_of(q->b, q->n, out_f);
+	bool is_known;
+
+	if (st || *out_f)
+		return st;
+	q->row = onnx_row_find(q->n->domain, q->n->op_type, q->opset, &is_known);
+	if (q->row)
+		return RLX_OK;
+	return op_err(q, RLX_ENOSUP, "domain '%.*s': %s", ONNX_STR(q->n->domain), is_known ?
+		      "this version of the op is not supported" : "the op is not supported");
+}
+
+/* The same of all nodes of a function; graphs inside nodes may never be imported. */
+static enum rlx_status check(struct onnx_op *q)
+{
+	const struct onnx_function *f;
+	enum rlx_status st = find_op(q, &f);
+	struct onnx_scope s;
+
+	if (st || !f)
+		return st;
+	s = (struct onnx_scope){ .fn = f, .opsets = f->opsets, .nopsets = f->nopsets };
+	st = scope_begin(q, &s);
+	if (st)
+		return st;
+	st = run_nodes(q->b, &s, f->nodes, f->nnodes);
+	scope_end(q->b, &s);
+	return st;
+}
+
 static enum rlx_status handle(struct onnx_op *q)
 {
 	const struct onnx_function *f;
 	const struct onnx_attr *odd;
 	enum rlx_status st;
-	bool is_known;
 	uint32_t i;
 
-	st = function_of(q->b, q->n, &f);
+	st = find_op(q, &f);
 	if (st || f)
 		return st ? st : call(q, f);
-	q->row = onnx_row_find(q->n->domain, q->n->op_type, q->opset,
-			       &is_known);
-	if (!q->row)
-		return op_err(q, RLX_ENOSUP, "domain '%.*s': %s",
-			      ONNX_STR(q->n->domain), is_known ?
-			      "this version of the op is not supported" :
-			      "the op is not supported");
 	st = host_inputs(q);
 	if (!st)
 		st = q->row->fn(q);
@@ -353,8 +378,8 @@ static enum rlx_status run_node(struct onnx_build *b, struct onnx_scope *s,
 
 	q.opset = opset_of(b, s, n->domain);
 	st = onnx_charge(&q, 1, (uint64_t)n->ninputs + n->noutputs);
-	if (st)
-		return st;
+	if (st || !b->want)
+		return st ? st : check(&q);
 	q.n_in = (uint32_t)n->ninputs;
 	q.n_out = (uint32_t)n->noutputs;
 	q.in = rlx_bump_new(&b->mem, n->ninputs, sizeof(*q.in));
@@ -687,11 +712,11 @@ static enum rlx_status run_model(struct onnx_build *b)
 
 	b->scope = &s;
 	st = list_functions(b);
-	if (!st)
+	if (!st && b->want)
 		st = bind_inputs(b, &s);
 	if (!st)
 		st = run_nodes(b, &s, s.graph->nodes, s.graph->nnodes);
-	if (!st)
+	if (!st && b->want)
 		st = put_outputs(b, &s);
 	if (st == ONNX_STOP)
 		st = RLX_OK;

@@ -14,7 +14,8 @@
 /**
  * onnx_build - import the next segment of a model.
  * @f:        an opened model; constants of the graph keep references to it
- * @want:     only read
+ * @want:     only read; NULL: nothing is imported, but an op that every import meets and none
+ *            can do is told. @seg is then empty
  * @seg:      filled on success, to be ended with rlx_segment_fini()
  *
  * Context: any thread; allocates.
