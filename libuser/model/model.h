@@ -119,6 +119,9 @@ enum rlx_status rlx_runner_params_whole(const struct rlx_runner *r, struct rlx_e
 enum rlx_status rlx_runner_params_bind(const struct rlx_runner *r, struct rlx_stage *s,
 				       struct rlx_error *err);
 
+/* Nobody has it, nor its outputs; the next run of @s makes it again. */
+void rlx_stage_drop_session(struct rlx_runner *r, struct rlx_stage *s);
+
 /* The program of a segment of @m's. */
 enum rlx_status rlx_segment_program(struct rlx_model *m, const struct rlx_segment *seg,
 				    const struct rlx_compile_opts *o, struct rlx_program **out,

@@ -82,6 +82,19 @@ static void forget_keys(struct rlx_runner *r)
 	rlx_map_fini(&r->asked);
 }
 
+/* Of a tree that grows with each size that data tells: what the last run did without. */
+static void drop_sessions(struct rlx_runner *r)
+{
+	struct rlx_stage *s, *p;
+
+	for (s = r->all; s; s = s->next_all) {
+		for (p = r->last; p && p != s; p = p->parent)
+			;
+		if (!p && !s->root->lent)
+			rlx_stage_drop_session(r, s);
+	}
+}
+
 /* Before a run: room for what it may need. The tree of the last one stays, if it alone. */
 static void evict_to_fit(struct rlx_runner *r)
 {
@@ -96,6 +109,8 @@ static void evict_to_fit(struct rlx_runner *r)
 			break;
 		drop_stages(r, s);
 	}
+	if (r->bytes > RLX_MAX_STAGE_BYTES)
+		drop_sessions(r);
 	if (r->first.n > MAX_KEYS || r->asked.n > MAX_KEYS)
 		forget_keys(r);
 }
@@ -262,7 +277,8 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 	}
 	if (!k.failed && rlx_map_get(&s->child, k.p, k.n, &at)) {
 		rlx_free(k.p);
-		return (struct rlx_stage *)(uintptr_t)at;
+		c = (struct rlx_stage *)(uintptr_t)at;
+		return stage_session(r, c, err) ? NULL : c;
 	}
 	c = NULL;
 	if (k.failed)

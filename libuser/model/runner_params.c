@@ -186,8 +186,7 @@ static bool takes_types(const struct rlx_runner *r, const struct rlx_stage *s)
 	return true;
 }
 
-/* Nobody has it, nor its outputs: it would keep params that are no more. */
-static void drop_session(struct rlx_runner *r, struct rlx_stage *s)
+void rlx_stage_drop_session(struct rlx_runner *r, struct rlx_stage *s)
 {
 	rlx_session_free(s->session);
 	s->session = NULL;
@@ -210,8 +209,8 @@ static void bind_in_all(struct rlx_runner *r)
 			continue;
 		if (takes_types(r, s))
 			(void)rlx_runner_params_bind(r, s, NULL);
-		else if (!s->lent && s != r->last)
-			drop_session(r, s);
+		else if (!s->lent && s != r->last)	/* it would keep params that are no more */
+			rlx_stage_drop_session(r, s);
 	}
 }
 

@@ -114,6 +114,33 @@ TEST(a_stage_that_is_too_large)
 	free(x);
 }
 
+/* One number of rows, and each time another number of zeros: a tree of 30 second stages. */
+TEST(stages_of_one_tree_are_bounded)
+{
+	struct rlx_model *m = open_model(true);
+	struct rlx_runner *r = runner_of(m);
+	float *x = calloc(620 * WIDTH, sizeof(*x));
+	struct rlx_named_tensor in = input(x, 620), at;
+	struct rlx_error err = { 0 };
+	uint64_t most = 0;
+	int64_t k, i, n;
+
+	for (k = 0; k < 60; k++) {
+		n = (k % 30 + 1) * 64 * WIDTH / 4;	/* and again those whose session went */
+		for (i = 0; i < 620 * WIDTH; i++)
+			x[i] = i < n;
+		CHECKF(!rlx_runner_run(r, &in, 1, &err), "%s", err.text);
+		CHECK(rlx_runner_output(r, 1, &at) && at.type.dim[1] == n);
+		CHECK_EQ(((const int64_t *)at.data)[n - 1], (n - 1) / WIDTH);
+		CHECK_EQ(((const int64_t *)at.data)[2 * n - 1], (n - 1) % WIDTH);
+		most = r->bytes > most ? r->bytes : most;
+	}
+	CHECKF(most <= (256 + 100) * (uint64_t)MIB, "%llu bytes", (unsigned long long)most);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+	free(x);
+}
+
 /* A session that was given away is the caller's until the runner goes. */
 TEST(a_session_that_somebody_has_stays)
 {
