@@ -66,6 +66,9 @@ struct rlx_runner {
 	unsigned int		 n_param;
 	struct rlx_compiles	*compiles;	/* shared with clones */
 	uint64_t		 prepared;	/* the last point that rlx_runner_prepare() gave */
+	/* May the sessions of one run take so many bytes, on host and device? NULL: they may. */
+	enum rlx_status		(*admit)(void *ctx, uint64_t bytes, struct rlx_error *err);
+	void			*admit_ctx;
 };
 
 /* A growing key; rlx_free(key.p) ends it. */

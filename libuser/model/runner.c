@@ -115,6 +115,19 @@ static void evict_to_fit(struct rlx_runner *r)
 		forget_keys(r);
 }
 
+/* May there be a session of @s beside those of the stages before it? */
+static enum rlx_status admit(const struct rlx_runner *r, const struct rlx_stage *s,
+			     struct rlx_error *err)
+{
+	uint64_t bytes = rlx_compiled_bytes(s->program);
+	const struct rlx_stage *p;
+
+	for (p = s->parent; p; p = p->parent)
+		if (__builtin_add_overflow(bytes, p->bytes, &bytes))
+			bytes = UINT64_MAX;
+	return r->admit ? r->admit(r->admit_ctx, bytes, err) : RLX_OK;
+}
+
 /* A session, if there is none yet or no more, and where it has what the next stage depends on. */
 static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
 				     struct rlx_error *err)
@@ -124,6 +137,9 @@ static enum rlx_status stage_session(struct rlx_runner *r, struct rlx_stage *s,
 
 	if (!s->program || s->session)
 		return RLX_OK;
+	st = admit(r, s, err);
+	if (st)
+		return st;
 	if (!s->answers)
 		s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
 	if (!s->answers)

@@ -114,6 +114,14 @@ TEST(a_stage_that_is_too_large)
 	free(x);
 }
 
+static uint64_t largest;
+
+static enum rlx_status admit(void *ctx, uint64_t bytes, struct rlx_error *err)
+{
+	largest = bytes > largest ? bytes : largest;
+	return bytes <= *(uint64_t *)ctx ? RLX_OK : rlx_fail(err, RLX_ERANGE, "too large");
+}
+
 /* One number of rows, and each time another number of zeros: a tree of 30 second stages. */
 TEST(stages_of_one_tree_are_bounded)
 {
@@ -122,9 +130,11 @@ TEST(stages_of_one_tree_are_bounded)
 	float *x = calloc(620 * WIDTH, sizeof(*x));
 	struct rlx_named_tensor in = input(x, 620), at;
 	struct rlx_error err = { 0 };
-	uint64_t most = 0;
+	uint64_t most = 0, max = UINT64_MAX;
 	int64_t k, i, n;
 
+	r->admit = admit;
+	r->admit_ctx = &max;
 	for (k = 0; k < 60; k++) {
 		n = (k % 30 + 1) * 64 * WIDTH / 4;	/* and again those whose session went */
 		for (i = 0; i < 620 * WIDTH; i++)
@@ -136,6 +146,15 @@ TEST(stages_of_one_tree_are_bounded)
 		most = r->bytes > most ? r->bytes : most;
 	}
 	CHECKF(most <= (256 + 100) * (uint64_t)MIB, "%llu bytes", (unsigned long long)most);
+	/* A limit holds for what all stages of a run take. */
+	max = largest - 1;
+	largest = 0;
+	rlx_runner_free(r);
+	r = runner_of(m);
+	r->admit = admit;
+	r->admit_ctx = &max;
+	CHECK_EQ(rlx_runner_run(r, &in, 1, &err), RLX_ERANGE);
+	CHECK(largest == max + 1 && r->bytes < max);
 	rlx_runner_free(r);
 	rlx_model_put(m);
 	free(x);

@@ -7,6 +7,21 @@
 
 enum { LITTLE = 256 << 10 };
 
+/* Of all bytes, for whom @n more are charged. */
+static uint64_t most_of(const struct account *a, uint64_t n)
+{
+	uint64_t most = a->budget->max;
+
+	if (n > LITTLE || atomic_load_explicit(&a->bytes, memory_order_relaxed) + n > LITTLE)
+		most -= most / 8;
+	return most;
+}
+
+bool account_fits(const struct account *a, uint64_t n)
+{
+	return !a->budget || n <= most_of(a, n);
+}
+
 bool account_take(struct account *a, uint64_t n)
 {
 	struct budget *b = a->budget;
@@ -14,9 +29,7 @@ bool account_take(struct account *a, uint64_t n)
 
 	if (!b)
 		return true;
-	most = b->max;
-	if (n > LITTLE || atomic_load_explicit(&a->bytes, memory_order_relaxed) + n > LITTLE)
-		most -= most / 8;
+	most = most_of(a, n);
 	used = atomic_load_explicit(&b->used, memory_order_relaxed);
 	do
 		if (used > most || n > most - used)

@@ -27,6 +27,8 @@ struct account {
  * budget is for requests that have little, so that they go on beside those that fill it.
  */
 bool account_take(struct account *a, uint64_t n);
+/* Could they ever be charged, if nothing else were held? */
+bool account_fits(const struct account *a, uint64_t n);
 /* Charge them in any case: for what is small, and needed to say what went wrong. */
 void account_force(struct account *a, uint64_t n);
 void account_give(struct account *a, uint64_t n);

@@ -101,6 +101,7 @@ static const struct option model_option[] = {
 	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 0 },
 	{ "max_shapes", FORM_INT, AT(max_shapes), 1, 4096, 32 },
 	{ "max_elements", FORM_INT, AT(max_elements), 0, 1ll << 40, 0 },
+	{ "max_run_memory", FORM_INT, AT(max_run_memory), 1 * MIB, 1024 * GIB, 4 * GIB },
 	{ "buckets", FORM_BUCKETS },
 	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },
 	{ "normalise", FORM_BOOL, AT(normalise), 0, 1, 1 },
@@ -837,7 +838,7 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	       a->max_batch == b->max_batch && a->batch_delay_ns == b->batch_delay_ns &&
 	       a->max_queue == b->max_queue && a->max_tokens == b->max_tokens &&
 	       a->max_shapes == b->max_shapes && a->max_elements == b->max_elements &&
-	       a->normalise == b->normalise &&
+	       a->max_run_memory == b->max_run_memory && a->normalise == b->normalise &&
 	       a->truncate == b->truncate && a->batch == b->batch &&
 	       a->n_bucket == b->n_bucket &&
 	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));

@@ -41,6 +41,7 @@ struct conf_model {
 	int64_t		 max_tokens;		/* 0: as the model's files say */
 	int64_t		 max_shapes;
 	int64_t		 max_elements;		/* of one run, or row; 0: any */
+	int64_t		 max_run_memory;	/* of one run */
 	bool		 normalise, truncate, batch;
 	int64_t		 bucket[CONF_BUCKETS_MAX];
 	unsigned int	 n_bucket;

@@ -72,6 +72,7 @@ struct job {
 	void		 (*done)(struct job *j);
 	struct rlx_error err;		/* of the first row that failed */
 	atomic_bool	 failed;	/* @err is taken: what is left of it need not run */
+	atomic_bool	 too_large;	/* it needs more memory than it may ever have */
 	atomic_uint	 rows_left;
 };
 

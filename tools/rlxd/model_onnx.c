@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "model/compiled.h"
 #include "model/format.h"
 #include "model/mapped.h"
 #include "model/model.h"
@@ -38,6 +39,8 @@ struct onnx_replica {
 	unsigned int		 n_seen;
 	struct fixed		*fixed;
 	unsigned int		 n_fixed;
+	uint64_t		 fixed_bytes;	/* of their sessions */
+	bool			 refused;	/* by admit() */
 };
 
 /* An input's rank must be known: requests are held to it. The runs tell an output's. */
@@ -160,6 +163,20 @@ static enum rlx_status plan_open(struct model *m, struct rlx_error *err)
 	return st;
 }
 
+/* Sizes may follow from what inputs hold: what a run takes is known before it alone. */
+static enum rlx_status admit(void *ctx, uint64_t bytes, struct rlx_error *err)
+{
+	struct replica *r = ctx;
+	struct onnx_replica *rep = r->state;
+	int64_t max = r->model->conf.max_run_memory;
+
+	rep->refused = bytes > (uint64_t)max;
+	return !rep->refused ? RLX_OK :
+	       rlx_fail(err, RLX_ERANGE, "a run for these inputs takes %llu bytes; model %s may "
+			"take %lld (max_run_memory)", (unsigned long long)bytes,
+			r->model->name, (long long)max);
+}
+
 static void drop_seen(struct onnx_replica *rep)
 {
 	while (rep->n_seen)
@@ -171,11 +188,17 @@ static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 	struct onnx *o = r->model->state;
 	struct onnx_replica *rep = r->state;
 	struct rlx_compile_opts c = compile_opts(r->model);
+	enum rlx_status st;
 
 	rlx_runner_free(rep->runner);
 	rep->runner = NULL;
 	drop_seen(rep);
-	return rlx_runner_new(o->model, &c, &rep->runner, err);
+	st = rlx_runner_new(o->model, &c, &rep->runner, err);
+	if (!st) {
+		rep->runner->admit = admit;
+		rep->runner->admit_ctx = r;
+	}
+	return st;
 }
 
 static void drop_fixed(struct onnx_replica *rep)
@@ -184,6 +207,7 @@ static void drop_fixed(struct onnx_replica *rep)
 		rlx_session_free(rep->fixed[--rep->n_fixed].session);
 		rlx_free(rep->fixed[rep->n_fixed].shape);
 	}
+	rep->fixed_bytes = 0;
 }
 
 static void onnx_replica_close(struct replica *r)
@@ -200,13 +224,14 @@ static void onnx_replica_close(struct replica *r)
 }
 
 /* With all dimensions known the program can be compiled before it is asked for. */
-static void warm_up(struct replica *r)
+static enum rlx_status warm_up(struct replica *r, struct rlx_error *err)
 {
 	struct model *m = r->model;
 	struct onnx_replica *rep = r->state;
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	void *zeros[MODEL_IO_MAX] = { NULL };
-	struct rlx_error err = { 0 };
+	struct rlx_error own = { 0 };
+	enum rlx_status st = RLX_OK;
 	unsigned int i, k;
 	bool fixed = true;
 
@@ -224,10 +249,11 @@ static void warm_up(struct replica *r)
 		fixed &= zeros[i] != NULL;
 	}
 	/* Zeros may be no input that this model can take; then a request compiles. */
-	if (fixed && rlx_runner_run(rep->runner, in, m->n_in, &err))
-		err.status = RLX_OK;
+	if (fixed && rlx_runner_run(rep->runner, in, m->n_in, &own) && rep->refused)
+		st = rlx_fail(err, own.status, "%s", own.text);
 	for (i = 0; i < m->n_in; i++)
 		rlx_free(zeros[i]);
+	return st;
 }
 
 static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *err)
@@ -243,9 +269,7 @@ static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *er
 	if (!rep->seen || !rep->fixed)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	st = new_runner(r, err);
-	if (!st)
-		warm_up(r);
-	return st;
+	return st ? st : warm_up(r, err);
 }
 
 /* Rows that are alike but for what they hold. */
@@ -374,7 +398,10 @@ static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_er
 		p = row_input(row, i, &bytes);
 		in[i] = (struct rlx_named_tensor){ row->in[i].name, row_type(row, i), p };
 	}
+	rep->refused = false;
 	st = rlx_runner_run(rep->runner, in, row->n_in, err);
+	if (st && rep->refused)
+		atomic_store(&row->job->too_large, true);
 	return st ? st : keep_outputs(r, row, err);
 }
 
@@ -412,6 +439,19 @@ static enum rlx_status open_fixed(struct rlx_program *p, bool placed, struct rlx
 	return st ? rlx_error_set(err, st, own.file, own.line, "%s", own.text) : RLX_OK;
 }
 
+/* Together the sessions take no more than one run may: all others give way. */
+static enum rlx_status admit_fixed(struct replica *r, const struct rlx_program *p,
+				   struct rlx_error *err)
+{
+	struct onnx_replica *rep = r->state;
+	uint64_t bytes = rlx_compiled_bytes(p);
+	enum rlx_status st = admit(r, bytes, err);
+
+	if (!st && admit(r, rep->fixed_bytes + bytes, NULL))
+		drop_fixed(rep);
+	return st;
+}
+
 /*
  * One program for inputs like those of @row: for max_batch of them, or for it alone
  * if its buffers are to be used in place. It cannot be made where a size depends on
@@ -439,6 +479,8 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 	if (!st && !row->place && !outputs_batched(m, p))
 		st = rlx_fail(err, RLX_ENOSUP, "an output does not come in rows");
 	if (!st)
+		st = admit_fixed(r, p, err);
+	if (!st)
 		st = open_fixed(p, row->place != NULL, out, err);
 	rlx_program_put(p);
 	return st;
@@ -464,14 +506,15 @@ static struct rlx_session *session_for(struct replica *r, const struct row *row,
 				 "these shapes", r->model->name);
 		return f->session;
 	}
+	if (rep->n_fixed == (unsigned int)r->model->conf.max_shapes)
+		drop_fixed(rep);
 	shape = shape_of(row);
 	st = shape ? compile_one(r, row, &s, err) : rlx_fail(err, RLX_ENOMEM, "out of memory");
 	if (st == RLX_ENOMEM) {
 		rlx_free(shape);
 		return NULL;
 	}
-	if (rep->n_fixed == (unsigned int)r->model->conf.max_shapes)
-		drop_fixed(rep);
+	rep->fixed_bytes += st ? 0 : rlx_compiled_bytes(rlx_session_program(s));
 	rep->fixed[rep->n_fixed++] = (struct fixed){ shape, row->place != NULL, st ? NULL : s };
 	return st ? NULL : s;
 }

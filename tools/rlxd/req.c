@@ -316,9 +316,10 @@ static void job_done(struct job *j)
 	/* A reply that nobody takes is not made. */
 	if (is_cancelled(j))
 		r->reply.status = 499;
-	else if (j->err.status)
+	else if (j->err.status) {
+		r->err_status = atomic_load(&j->too_large) ? 413 : 0;
 		req_fail_err(r, &j->err);
-	else if (r->route->result_bytes(r) > REPLY_ON_LOOP)
+	} else if (r->route->result_bytes(r) > REPLY_ON_LOOP)
 		r->route->finish(r);
 	else
 		r->unfinished = true;

@@ -100,12 +100,18 @@ static enum rlx_status open_result(struct job *j, struct tensor *to, const char 
 				   const struct rlx_type *all, struct rlx_error *err)
 {
 	int64_t bytes = rlx_type_bytes(all);
+	bool fits = to->data || !j->account || account_fits(j->account, (uint64_t)bytes);
 
 	if (bytes < 0)
 		return rlx_fail(err, RLX_ESHAPE, "output %s is too large", name);
 	if (to->data && to->bytes < (size_t)bytes)
 		return rlx_fail(err, RLX_ERANGE, "output %s needs %lld bytes, there is room for "
 				"%zu", name, (long long)bytes, to->bytes);
+	if (!fits) {
+		atomic_store(&j->too_large, true);
+		return rlx_fail(err, RLX_ERANGE, "output %s needs %lld bytes, more than max_memory "
+				"allows requests to hold", name, (long long)bytes);
+	}
 	if (!to->data)
 		to->data = alloc_result(j, (size_t)bytes);
 	if (!to->data)

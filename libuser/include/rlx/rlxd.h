@@ -19,8 +19,8 @@
  *	-EDOM        sizes that the model does not take
  *	-ERANGE      a slice is too short or does not begin at a multiple of 64 bytes;
  *	             an input holds an index outside of what it refers to; or there are
- *	             more rows than max_queue of the configuration ever allows, or more
- *	             elements than max_elements
+ *	             more rows than max_queue of the configuration ever allows, more
+ *	             elements than max_elements, or a run takes more than max_run_memory
  *	-EACCES      a slice does not allow what it is for, or an output lies where an
  *	             input does
  *	-EOPNOTSUPP  this model cannot be run in place: a size in it depends on its data
