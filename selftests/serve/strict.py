@@ -204,6 +204,43 @@ def early_errors_are_whole_replies():
 
 
 @test
+def errors_of_heads_that_cannot_be_read():
+    """Malformed, too large, late or cut: the form is that of the path, as far as it came."""
+    good = b"Host: localhost\r\n"
+    with Server(VISION, server="max_header = 1K\nheader_timeout = 300ms\n") as s:
+        for path, kind in ((b"/v1/embeddings", dict), (b"/v2/models/vision/infer", str),
+                           (b"/x", None)):
+            line = b"POST %s HTTP/1.1\r\n" % path
+            for head, want in (
+                    (line + good + b"X: " + b"y" * 2000 + b"\r\n\r\n", 431),
+                    (line + good + b"X: " + b"y" * 2000, 431),
+                    (line + good + b"X: y\r\n" * 70 + b"\r\n", 431),
+                    (b"POST %s%s HTTP/1.1\r\n" % (path, b"z" * 3000), 431),
+                    (line + good, 408), (line[:-11], 408),
+                    (line + b"Host : localhost\r\n\r\n", 400), (line + b"\r\n", 400),
+                    (line + good + b"no colon\r\n\r\n", 400),
+                    (line[:-2] + b"\n" + good + b"\r\n", 400),
+                    (line + good + b"X: \0\r\n\r\n", 400),
+                    (line + good + b" folded: y\r\n\r\n", 400),
+                    (line.replace(b" HTTP", b"\x80 HTTP") + good + b"\r\n", 400),
+                    (line.replace(path, b"http" b"://localhost" + path) + b"Host\r\n\r\n", 400),
+                    (b"BREW" + line[4:] + good + b"\r\n", 501),
+                    (line.replace(b"1.1", b"3.0") + good + b"\r\n", 505)):
+                out = s.raw(head, timeout=20)
+                top, _, body = out.partition(b"\r\n\r\n")
+                assert status_of(out) == want, (head[:99], out)
+                assert b"\r\nX-Request-Id: " in top, out
+                is_json = b"Content-Type: application/json" in top
+                assert is_json == bool(kind), (head[:99], out)
+                assert not kind or isinstance(json.loads(body)["error"], kind), (head[:99], out)
+        # Nothing stands behind the head of a reply to HEAD.
+        for head in (b"HEAD /v2 HTTP/1.1\r\nHost : x\r\n\r\n",
+                     b"HEAD /v2 HTTP/1.1\r\nX: " + b"y" * 2000):
+            out = s.raw(head)
+            assert status_of(out) in (400, 431) and out.endswith(b"\r\n\r\n"), out
+
+
+@test
 def options():
     with Server(VISION) as s:
         for path, allow in (("/v1/embeddings", "POST, OPTIONS"), ("/healthz", "GET, HEAD, OPTIONS"),

@@ -370,7 +370,9 @@ static void refuse(struct conn *c, int status, const char *why)
 		r->conn = c;
 		c->req = r;
 		atomic_fetch_add(&c->loop->busy, 1);
-		req_identify(r, &(struct http_head){ 0 });
+		c->parsed = (struct http_head){ 0 };
+		http_refused(&c->http, c->head ? c->head : "", c->head_n, &c->parsed);
+		req_identify(r, &c->parsed);
 	}
 	obuf_fini(&r->reply.body);
 	req_fail(r, status, "%s", why);

@@ -286,9 +286,6 @@ static bool split_url(struct http *h)
 	const char *q;
 	size_t i;
 
-	for (i = 0; i < u.n; i++)
-		if ((unsigned char)u.p[i] <= ' ' || (unsigned char)u.p[i] >= 0x7f)
-			return fail(h, 400, "the request target holds a byte that must be escaped");
 	if (u.n == 1 && *u.p == '*' && h->head->method == METHOD_OPTIONS) {
 		h->head->path = u;
 		return true;
@@ -300,7 +297,32 @@ static bool split_url(struct http *h)
 	h->head->path = (struct slice){ u.p, q ? (size_t)(q - u.p) : u.n };
 	if (q)
 		h->head->query = (struct slice){ q + 1, u.n - (size_t)(q - u.p) - 1 };
+	/* Refused with its path known: the reply is in the form of that API. */
+	for (i = 0; i < h->url.n; i++)
+		if ((unsigned char)h->url.p[i] <= ' ' || (unsigned char)h->url.p[i] >= 0x7f)
+			return fail(h, 400, "the request target holds a byte that must be escaped");
 	return true;
+}
+
+void http_refused(struct http *h, const char *p, size_t n, struct http_head *out)
+{
+	static const char *const names[] = { "GET", "HEAD", "POST", "OPTIONS" };
+	const char *line = memchr(p, '\n', n), *end = line ? line : p + n;
+	const char *at = memchr(p, ' ', (size_t)(end - p)), *to;
+	enum http_method m = METHOD_GET;
+
+	h->head = out;
+	out->method = METHOD_OTHER;
+	if (!at)
+		return;
+	for (; m < METHOD_OTHER; m++)
+		if (slice_is((struct slice){ p, (size_t)(at - p) }, names[m]))
+			out->method = m;
+	at++;
+	for (to = at; to < end && *to != ' ' && *to != '\r'; to++)
+		;
+	h->url = (struct slice){ at, (size_t)(to - at) };
+	(void)split_url(h);
 }
 
 static bool read_head(struct http *h, const char *p, size_t n)
@@ -342,12 +364,12 @@ bool http_head(struct http *h, const char *p, size_t n, struct http_head *out)
 	*h = (struct http){ .head = out, .in_head = true, .put = h->put, .ctx = h->ctx,
 			    .max_body = h->max_body };
 	ok = read_head(h, p, n);
-	/* Whoever is told what was wrong is told so by what was asked. */
-	if (ok || h->url.n) {
-		out->method = method_of(h->parser.method);
-		ok &= split_url(h);
+	if (!ok) {
+		http_refused(h, p, n, out);
+		return false;
 	}
-	return ok;
+	out->method = method_of(h->parser.method);
+	return split_url(h);
 }
 
 bool http_chunks(struct http *h, const char *p, size_t n, size_t *out_used)

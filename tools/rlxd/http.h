@@ -65,9 +65,15 @@ size_t http_head_length(const char *p, size_t n, size_t *from);
 
 /*
  * Read a whole head; of @h only put, ctx and max_body are looked at. False: @h->err
- * says what to answer; then close. @out has what could be read of it.
+ * says what to answer; then close. @out has what could be read of it, and http_refused().
  */
 bool http_head(struct http *h, const char *p, size_t n, struct http_head *out);
+
+/*
+ * The method and the path of a head that is refused, whole or not, as far as its first line tells
+ * them: whoever is told what was wrong is told so in the form of what was asked.
+ */
+void http_refused(struct http *h, const char *p, size_t n, struct http_head *out);
 
 /*
  * Decode a chunked body behind a head; @out_used is how many of @n bytes belong to
@@ -84,8 +90,8 @@ static inline bool slice_is(struct slice s, const char *text)
 	size_t i;
 
 	for (i = 0; i < s.n; i++)
-		if (s.p[i] != text[i])
-			return false;	/* also at @text's end */
+		if (!text[i] || s.p[i] != text[i])
+			return false;
 	return !text[s.n];
 }
 

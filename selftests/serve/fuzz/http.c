@@ -88,10 +88,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct seen a, b;
+	struct http_head part = { 0 };
 	size_t from, k, whole;
+	struct http h = { 0 };
 
 	if (size < 2)
 		return 0;
+	/* What there is of a head that is refused, whole or not. */
+	http_refused(&h, (const char *)data, size, &part);
+	inside(part.path, data, size);
+	inside(part.host, data, size);
 	/* Looking for the end of the head piece by piece finds the same end. */
 	from = 0;
 	whole = http_head_length((const char *)data, size, &from);
