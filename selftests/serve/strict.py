@@ -367,6 +367,64 @@ def ids_of_32_bits():
 
 
 @test
+def json_tensors_are_nested_as_their_shape():
+    """Or not at all; what lies in other arrays was taken in the order of the text."""
+    def x(data, shape=(2, 3), kind="FP32"):
+        return {"name": "x", "datatype": kind, "shape": list(shape), "data": data}
+
+    def y(r):
+        return r["outputs"][0]["data"]
+
+    with Server("[model relu]\npath = %s/relu.onnx\n[model pair]\npath = %s/pair.onnx\n"
+                % ((os.path.abspath(BUILD + "/serve"),) * 2)) as s:
+        want = [1, 0, 3, 4, 5, 6]
+        for good in ([1, -2, 3, 4, 5, 6], [[1, -2, 3], [4, 5, 6]]):
+            st, r = infer(s, [x(good)], model="relu")
+            assert st == 200 and y(r) == want, (good, r)
+        for bad in ([[1, 2], [3, 4], [5, 6]], [[1, 2, 3, 4, 5, 6]], [[1, 2, 3], [4, 5], [6]],
+                    [[1, 2, 3], 4, 5, 6], [1, 2, 3, [4, 5, 6]], [[[1, 2, 3], [4, 5, 6]]],
+                    [[1, 2, 3], [4, 5, [6]]], [[1], [2], [3], [4], [5], [6]],
+                    [[1, 2, 3], [4, 5, 6], []], [[1, 2, 3, 4], [5, 6]]):
+            st, r = infer(s, [x(bad)], model="relu")
+            assert st == 400 and "nested otherwise than its shape" in r["error"], (bad, r)
+        for bad in ([1, 2, 3, 4, 5, 6, []], [[], 1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, []],
+                    [[1, 2, []], [4, 5, 6]], [[1, 2, 3], []], [[], []], [{}, 2, 3, 4, 5, 6], 1,
+                    [[1, 2, 3], [4, 5, "6"]], [[1, 2, 3], [4, 5, None]], "[]", {}, None):
+            st, r = infer(s, [x(bad)], model="relu")
+            assert st == 400 and "'data'" in r["error"], (bad, r)
+        for shape, good, bad in (((0, 3), [[]], [[[]]]), ((2, 0), [[], []], [[]]),
+                                 ((2, 0), [], [[], [], []]), ((0, 3), [], [[], []])):
+            assert infer(s, [x(bad, shape)], model="relu")[0] == 400, (shape, bad)
+            if (shape, good) != ((0, 3), [[]]):
+                assert infer(s, [x(good, shape)], model="relu")[0] == 200, (shape, good)
+        a = {"name": "a", "datatype": "FP32", "shape": [1, 1], "data": [[1]]}
+        b = {"name": "b", "datatype": "FP32", "shape": [2, 2, 2]}
+        eight = list(range(8))
+        for data, want in ((eight, 200), ([[[0, 1], [2, 3]], [[4, 5], [6, 7]]], 200),
+                           ([eight[:4], eight[4:]], 400), ([[[0, 1, 2, 3]], [[4, 5, 6, 7]]], 400)):
+            st, r = infer(s, [a, dict(b, data=data)], model="pair")
+            assert st == want, (data, st, r)
+            assert st != 200 or r["outputs"][1]["data"] == eight, r
+
+
+@test
+def numbers_that_no_float_is():
+    def ask(s, text, kind="FP32"):
+        body = (b'{"inputs":[{"name":"x","datatype":"%s","shape":[1,2],"data":[0,%s]}]}'
+                % (kind.encode(), text))
+        st, _, out = s.get("/v2/models/relu/infer", {}, "POST", body)
+        return st, json.loads(out)
+
+    with Server("[model relu]\npath = %s\n" % os.path.abspath(BUILD + "/serve/relu.onnx")) as s:
+        for bad in (b"1e999", b"-1e999", b"1e39", b"1" + b"0" * 400):
+            st, r = ask(s, bad)
+            assert st == 400 and "element 1 of 'data' is no finite FP32" in r["error"], (bad, r)
+        for good, want in ((b"3.4e38", 3.4e38), (b"1e-999", 0)):
+            st, r = ask(s, good)
+            assert st == 200 and abs(r["outputs"][0]["data"][1] - want) < 1e33, (good, r)
+
+
+@test
 def wishes_of_a_request():
     """priority, timeout, sequence_id: done, or refused; never taken and forgotten."""
     good = ids("INT64", [101, 7592, 102])

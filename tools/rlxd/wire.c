@@ -71,7 +71,7 @@ static bool put_element(const struct rlx_json *j, uint32_t node, unsigned int wo
 			return false;
 		f = (float)d;
 		memcpy(to, dt == RLX_F32 ? (void *)&f : (void *)&d, size);
-		return dt == RLX_F64 || isfinite(f) || !isfinite(d);
+		return dt == RLX_F64 ? isfinite(d) : isfinite(f);
 	}
 	if (dt == RLX_U64) {
 		errno = 0;
@@ -85,12 +85,36 @@ static bool put_element(const struct rlx_json *j, uint32_t node, unsigned int wo
 	return true;
 }
 
+/* Does an array hold no other one, but for empty ones? */
+static bool is_flat(const struct rlx_json *j, uint32_t node)
+{
+	return j->node[node].end == node + 1 + rlx_json_len(j, node);
+}
+
+/* Is @node, of dimension @k, nested as the shape says? */
+static bool is_nested(const struct rlx_json *j, uint32_t node, const struct rlx_type *type,
+		      unsigned int k)
+{
+	struct rlx_json_iter it;
+
+	if (k == type->rank || rlx_json_kind(j, node) != RLX_JSON_ARR ||
+	    rlx_json_len(j, node) != type->dim[k])
+		return false;
+	if (k + 1 == type->rank)
+		return is_flat(j, node);
+	for (it = rlx_json_iter(j, node); rlx_json_next(&it); )
+		if (!is_nested(j, it.val, type, k + 1))
+			return false;
+	return true;
+}
+
 bool wire_from_json(const struct rlx_json *j, uint32_t node, const struct rlx_type *type,
 		    void *to, char why[160])
 {
 	int64_t want = rlx_type_count(type), n = 0;
 	size_t size = rlx_dtype_size(type->dtype);
 	unsigned int w = 0;
+	bool nested;
 	uint32_t i;
 
 	while (w < N_WORDS && words[w].dtype != type->dtype)
@@ -103,14 +127,20 @@ bool wire_from_json(const struct rlx_json *j, uint32_t node, const struct rlx_ty
 		snprintf(why, 160, "'data' is no array");
 		return false;
 	}
-	/* Nodes stand in the order of the elements, whatever arrays hold them. */
+	nested = is_nested(j, node, type, 0);
+	if (!nested && !is_flat(j, node)) {
+		snprintf(why, 160, "'data' is nested otherwise than its shape; nest it as the "
+			 "shape says, or give all elements in one array");
+		return false;
+	}
+	/* Nodes stand in the order of the elements, in whichever arrays. */
 	for (i = node + 1; i < j->node[node].end; i++) {
-		if (rlx_json_kind(j, i) == RLX_JSON_ARR)
+		if (nested && rlx_json_kind(j, i) == RLX_JSON_ARR)
 			continue;
 		if (n == want || !put_element(j, i, w, size, (char *)to + (size_t)n * size)) {
 			snprintf(why, 160, n == want ? "'data' has more than the shape's %lld "
-				 "elements" : "element %lld of 'data' is no %s",
-				 (long long)n, words[w].name);
+				 "elements" : "element %lld of 'data' is no %s%s", (long long)n,
+				 words[w].high ? "" : "finite ", words[w].name);
 			return false;
 		}
 		n++;
