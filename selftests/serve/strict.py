@@ -444,6 +444,38 @@ def wishes_of_a_request():
                             ({"timeout": 1.5}, "timeout"), ({"timeout": 1 << 64}, "timeout")):
             st, r = infer(s, [good], params)
             assert st == 400 and why in r["error"], (params, st, r)
+        # Of the wrong kind, wherever they stand; or none.
+        odd = ("true", 1, None, [True], {}), ([], {}, None, [1])
+        for key, values in (("binary_data_output", odd[0]), ("sequence_start", odd[0]),
+                            ("sequence_end", odd[0]), ("custom", odd[1]),
+                            ("timeout", odd[1]), ("sequence_id", odd[1] + (True,))):
+            for v in values:
+                st, r = infer(s, [good], {key: v})
+                assert st == 400 and key in r["error"], (key, v, st, r)
+        out = {"name": "embedding"}
+        for key, values in (("binary_data", odd[0]), ("shared_memory_region", (1, True, [])),
+                            ("custom", odd[1])):
+            for v in values:
+                st, r = infer(s, [good], outputs=[dict(out, parameters={key: v})])
+                assert st == 400 and key in r["error"], (key, v, st, r)
+        for key, values in (("binary_data_size", ("24", True, 1.5, -1, None, [])),
+                            ("shared_memory_region", (1, True, [], None)), ("custom", odd[1])):
+            for v in values:
+                st, r = infer(s, [dict(good, parameters={key: v})])
+                assert st == 400 and key in r["error"], (key, v, st, r)
+        for bad in ([], "x", 1, True, [{"priority": 0}]):
+            for st, r in (infer(s, [good], bad or [7]), infer(s, [dict(good, parameters=bad)]),
+                          infer(s, [good], outputs=[dict(out, parameters=bad)])):
+                assert st == 400 and "'parameters' is no object" in r["error"], (bad, st, r)
+        for bad in (5, True, ["a"], {}):
+            st, r = infer(s, [good], id=bad)
+            assert st == 400 and "'id'" in r["error"], (bad, st, r)
+        st, r = infer(s, [dict(good, parameters=None)], id=None, parameters=None,
+                      outputs=[dict(out, parameters=None)])
+        assert st == 200 and "id" not in r, (st, r)
+        st, r = infer(s, [dict(good, parameters={"custom": "x"})], {"custom": 1.5}, id="a",
+                      outputs=[dict(out, parameters={"custom": False, "binary_data": False})])
+        assert st == 200 and r["id"] == "a" and len(r["outputs"][0]["data"]) == 384, (st, r)
         # What waits behind longer work than its timeout is not begun.
         done = []
         t = threading.Thread(target=lambda: done.append(s.embed(["word " * 60] * 100)))

@@ -42,6 +42,45 @@ static bool read_shape(struct req *r, uint32_t node, const struct tensor_desc *d
 	return true;
 }
 
+/*
+ * "parameters" of @obj, each of which is a text, a number or a boolean; 0 if there are none, or
+ * null, as some clients write that. What is something else was meant to say something.
+ */
+static bool read_params(struct req *r, uint32_t obj, uint32_t *out)
+{
+	uint32_t node = rlx_json_get(&r->json, obj, "parameters");
+	const struct rlx_json *j = &r->json;
+	struct rlx_json_iter it;
+
+	*out = 0;
+	if (!node || rlx_json_kind(j, node) == RLX_JSON_NULL)
+		return true;
+	if (rlx_json_kind(j, node) != RLX_JSON_OBJ)
+		return refuse(r, "'parameters' is no object");
+	for (it = rlx_json_iter(j, node); rlx_json_next(&it); ) {
+		enum rlx_json_kind kind = rlx_json_kind(j, it.val);
+
+		if (kind != RLX_JSON_BOOL && kind != RLX_JSON_NUM && kind != RLX_JSON_STR)
+			return refuse(r, "the parameter '%.60s' is no text, number or boolean",
+				      rlx_json_text(j, it.key));
+	}
+	*out = node;
+	return true;
+}
+
+/* true or false in "parameters"; @out stays if it is not there. */
+static bool read_flag(struct req *r, uint32_t params, const char *key, bool *out)
+{
+	uint32_t node = params ? rlx_json_get(&r->json, params, key) : 0;
+
+	if (!node)
+		return true;
+	if (rlx_json_kind(&r->json, node) != RLX_JSON_BOOL)
+		return refuse(r, "%s is neither true nor false", key);
+	*out = r->json.node[node].truth;
+	return true;
+}
+
 /* A size or offset in "parameters"; 0 if it is not there. */
 static bool read_param(struct req *r, uint32_t params, const char *key, uint64_t *out)
 {
@@ -190,12 +229,13 @@ static bool widen(struct req *r, unsigned int i)
 static bool read_data(struct req *r, uint32_t node, unsigned int i)
 {
 	const struct rlx_json *j = &r->json;
-	uint32_t params = rlx_json_get(j, node, "parameters");
-	uint32_t region = params ? rlx_json_get(j, params, "shared_memory_region") : 0;
-	uint32_t data = rlx_json_get(j, node, "data");
+	uint32_t data = rlx_json_get(j, node, "data"), params, region;
 	struct infer *f = r->work;
 	uint64_t bytes;
 
+	if (!read_params(r, node, &params))
+		return false;
+	region = params ? rlx_json_get(j, params, "shared_memory_region") : 0;
 	if (region)
 		return take_shared(r, params, region, i);
 	if (params && rlx_json_get(j, params, "binary_data_size"))
@@ -268,20 +308,13 @@ static bool read_inputs(struct req *r)
 	return true;
 }
 
-static bool is_true(const struct rlx_json *j, uint32_t obj, const char *key, bool otherwise)
-{
-	uint32_t node = obj ? rlx_json_get(j, obj, key) : 0;
-
-	return node && rlx_json_kind(j, node) == RLX_JSON_BOOL ? j->node[node].truth : otherwise;
-}
-
 static bool read_output(struct req *r, uint32_t node)
 {
 	const struct rlx_json *j = &r->json;
 	struct infer *f = r->work;
 	struct infer_out *o = &f->out[f->n_out];
 	const char *name = req_name(r, rlx_json_get(j, node, "name"));
-	uint32_t params = rlx_json_get(j, node, "parameters"), region = 0;
+	uint32_t params, region = 0;
 	const struct tensor_desc *d;
 	unsigned int i;
 
@@ -295,9 +328,11 @@ static bool read_output(struct req *r, uint32_t node)
 	for (i = 0; i < f->n_out; i++)
 		if (f->out[i].index == o->index)
 			return refuse(r, "output %s is asked for twice", d->name);
+	o->binary = f->binary;
+	if (!read_params(r, node, &params) || !read_flag(r, params, "binary_data", &o->binary))
+		return false;
 	if (params && rlx_json_get(j, params, "classification"))
 		return refuse(r, "output %s: classification is not done here", d->name);
-	o->binary = is_true(j, params, "binary_data", f->binary);
 	if (params)
 		region = rlx_json_get(j, params, "shared_memory_region");
 	if (region && (!take_region(r, region, &o->region) ||
@@ -340,6 +375,7 @@ static bool read_wishes(struct req *r, uint32_t params)
 	uint32_t id = params ? rlx_json_get(j, params, "sequence_id") : 0;
 	uint64_t us, priority;
 	int64_t end, v;
+	bool is_on;
 	size_t i;
 
 	if (!read_param(r, params, "priority", &priority) ||
@@ -352,10 +388,14 @@ static bool read_wishes(struct req *r, uint32_t params)
 	if (id && !(rlx_json_int(j, id, &v) && !v) && !rlx_json_str_is(j, id, ""))
 		return refuse(r, "sequence_id: models keep nothing between requests here; "
 			      "leave it out");
-	for (i = 0; i < 2; i++)
-		if (is_true(j, params, sequence[i], false))
+	for (i = 0; i < 2; i++) {
+		is_on = false;
+		if (!read_flag(r, params, sequence[i], &is_on))
+			return false;
+		if (is_on)
 			return refuse(r, "%s: models keep nothing between requests here; leave "
 				      "it out", sequence[i]);
+	}
 	/* From when the request came; no later than request_timeout. */
 	if (us && !__builtin_mul_overflow((int64_t)us, 1000, &end) &&
 	    !__builtin_add_overflow(end, r->t_head, &end) && end < r->deadline)
@@ -371,11 +411,14 @@ bool infer_read(struct req *r)
 
 	if (rlx_json_kind(j, 0) != RLX_JSON_OBJ)
 		return refuse(r, "the body is no JSON object");
-	params = rlx_json_get(j, 0, "parameters");
-	f->binary = is_true(j, params, "binary_data_output", false);
+	if (!read_params(r, 0, &params) ||
+	    !read_flag(r, params, "binary_data_output", &f->binary))
+		return false;
 	id = rlx_json_get(j, 0, "id");
 	if (id && rlx_json_kind(j, id) == RLX_JSON_STR)
 		f->id = (struct slice){ rlx_json_text(j, id), rlx_json_len(j, id) };
+	else if (id && rlx_json_kind(j, id) != RLX_JSON_NULL)
+		return refuse(r, "'id' is no text");
 	return read_wishes(r, params) && read_inputs(r) && read_outputs(r);
 }
 
