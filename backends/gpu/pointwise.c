@@ -55,6 +55,25 @@ static uint8_t any_row(const struct rlx_op_def *def)
 	return RLX_G_ANY_CAST;
 }
 
+/* Whether it is of floats alone, as exponentials and their like are. */
+static bool is_function(const struct rlx_op_def *def)
+{
+#define TAPERS
+#define STEEP
+#define STEPPED
+#define EW1(n, types, ...) if (def->index == RLX_OP_##n) return !strcmp(types, "F");
+#define EW2(n, ...)
+#define EW3(n, ...)
+#include "ops/elementwise.def"
+#undef EW1
+#undef EW2
+#undef EW3
+#undef TAPERS
+#undef STEEP
+#undef STEPPED
+	return false;
+}
+
 /* @o: its op and dtypes */
 static void any_op(struct writer *w, struct rlx_g_any_op o, const struct operand *r,
 		   const struct operand *in, uint32_t n)
@@ -116,6 +135,14 @@ static enum rlx_dtype compute_type(const struct operand *in, uint32_t n)
 	return n == 1 ? in[0].type : rlx_dtype_promote(in[n - 2].type, in[n - 1].type);
 }
 
+/* Whether pointwise.h has the row for results of 16 bits, too. */
+static bool is_fast(const struct rlx_op_def *def, enum rlx_dtype result)
+{
+	return rlx_dtype_size(result) == 2 &&
+	       (def->index == RLX_OP_sigmoid || def->index == RLX_OP_silu ||
+		def->index == RLX_OP_gelu || def->index == RLX_OP_gelu_tanh);
+}
+
 /* Functions take operands of the dtype they compute in; an integer row takes three. */
 static void put_op(struct writer *w, const struct rlx_op_def *def, const struct operand *r,
 		   const struct operand *in, uint32_t n)
@@ -133,7 +160,9 @@ static void put_op(struct writer *w, const struct rlx_op_def *def, const struct 
 		put(w, "const %s %s = ew_cast_to<%d>::of(", class_of(result), out, to);
 	else	/* a comparison: 1 or 0 in the class of its operands */
 		put(w, "const int64_t %s = (int64_t)ew_cast_to<%d>::of(", out, RLX_BOOL);
-	if (real)
+	if (real && is_fast(def, result))
+		put(w, "ewh_%s(", def->name);
+	else if (real)
 		put(w, "ewf_%s<%s>(", def->name, class_of(dt));
 	else
 		put(w, "ew%c_%s(", dt == RLX_U64 ? 'u' : 'i', def->name);
@@ -158,6 +187,7 @@ static void put_any(struct writer *w, const struct rlx_op_def *def, const struct
 		    const struct operand *in, uint32_t n)
 {
 	w->n_op++;
+	w->n_function += is_function(def);
 	if (def->index == RLX_OP_cast)
 		put_cast(w, r, in);
 	else
@@ -198,6 +228,7 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 	w->ok = true;
 	w->n = 0;
 	w->n_op = 0;
+	w->n_function = 0;
 	w->n_in = lo->st->n_in;
 	w->n_out = lo->st->n_out;
 	w->strides = false;
@@ -271,8 +302,8 @@ void gpu_put_head(struct writer *w)
 
 /*
  * Elements of a thread: as many as the widest operand that is read side by side has in 16
- * bytes, fewer where many such operands or ops would fill the registers. What is the same for all
- * of them has one place.
+ * bytes, fewer where many such operands or ops would fill the registers, or where there would be
+ * too few threads to wait for functions in turns. What is the same for all of them has one place.
  */
 static int64_t vector_of(const struct writer *w)
 {
@@ -300,7 +331,8 @@ static int64_t vector_of(const struct writer *w)
 	}
 	v = VECTOR_BYTES / (int64_t)widest;
 	v = v > MOST_VEC ? MOST_VEC : v;
-	while (v > 1 && ((size_t)v * each + once > VECTORS_BYTES || v * w->n_op > 96))
+	while (v > 1 && ((size_t)v * each + once > VECTORS_BYTES || v * w->n_op > 96 ||
+			 (w->n_function >= FUNCTIONS && a->n / v < VECTORS_FROM)))
 		v /= 2;
 	return v;
 }

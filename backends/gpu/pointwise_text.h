@@ -12,7 +12,8 @@
 
 enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20, VECTOR_BYTES = 16, MOST_VEC = 8,
        VECTORS_BYTES = 144,	/* of a thread's operands */
-       VECTORS_FROM = 1 << 17 };	/* elements: fewer leave multiprocessors without threads */
+       VECTORS_FROM = 1 << 17,	/* elements: fewer leave multiprocessors without threads */
+       FUNCTIONS = 4 };		/* of an element, that take longer than its loads */
 
 /* How an operand is walked. */
 enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES };
@@ -24,7 +25,7 @@ struct writer {
 	uint32_t	 n_in, n_out;
 	enum walk	 walk[RLX_G_EW_IN];
 	enum rlx_dtype	 type[RLX_G_EW_IN], out_type[RLX_G_EW_OUT];
-	uint32_t	 n_op;
+	uint32_t	 n_op, n_function;
 	bool		 strides;		/* some operand is walked so */
 	struct rlx_g_any *any;			/* no compiler: the same as data; else NULL */
 	bool		 any_fits;
