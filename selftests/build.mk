@@ -22,6 +22,17 @@ $(EMU_BIN): $(KERNEL_EMU)
 # In these the library's hashes are the test's.
 $(patsubst %,$(BUILD)/test/%/equal_hashes,libuser gpu): LDFLAGS += -Wl,--wrap=rlx_hash_bytes
 
+# The calls of each public function, from the headers that declare them.
+NULL_CALLS := $(BUILD)/gen/selftests/null_calls.h
+NULL_FROM  := selftests/hostile/null_calls.awk tools/check-exports
+PUBLIC_H   := $(wildcard libuser/include/rlx/*.h)
+$(NULL_CALLS): $(NULL_FROM) $(PUBLIC_H) $(GEN)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)BUILD=$(BUILD) tools/check-exports --calls >$@.in
+	$(Q)awk -f $< $(PUBLIC_H) $@.in >$@
+$(BUILD)/obj/selftests/hostile/null.o: $(NULL_CALLS)
+
 # These run the command itself.
 $(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx
 

@@ -3,7 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "rlx/status.h"
+#include "base/status.h"
+
+const struct rlx_error rlx_error_null = {
+	.status = RLX_EINVAL, .text = "NULL was given: there is no such object",
+};
 
 enum rlx_status rlx_error_set(struct rlx_error *err, enum rlx_status st,
 			      const char *file, unsigned int line,

@@ -76,7 +76,7 @@ int64_t rlx_type_count(const struct rlx_type *t)
 	uint32_t i;
 	bool zero = false;
 
-	if (t->rank > RLX_MAX_RANK)
+	if (!t || t->rank > RLX_MAX_RANK)
 		return -1;
 	for (i = 0; i < t->rank; i++) {
 		if (t->dim[i] < 0)
@@ -101,19 +101,19 @@ int64_t rlx_type_bytes(const struct rlx_type *t)
 
 bool rlx_type_equal(const struct rlx_type *a, const struct rlx_type *b)
 {
-	return a->dtype == b->dtype && a->rank == b->rank &&
+	return a && b && a->dtype == b->dtype && a->rank == b->rank &&
 	       a->rank <= RLX_MAX_RANK &&
 	       !memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0]));
 }
 
 int rlx_type_print(const struct rlx_type *t, char *buf, size_t size)
 {
-	uint32_t i, rank = t->rank < RLX_MAX_RANK ? t->rank : RLX_MAX_RANK;
+	uint32_t i, rank = !t ? 0 : t->rank < RLX_MAX_RANK ? t->rank : RLX_MAX_RANK;
 	size_t n = 0;
 
 #define OUT(...) n += (size_t)snprintf(n < size ? buf + n : NULL, \
 				       n < size ? size - n : 0, __VA_ARGS__)
-	OUT("%s[", rlx_dtype_name(t->dtype));
+	OUT("%s[", rlx_dtype_name(t ? t->dtype : RLX_NODTYPE));
 	for (i = 0; i < rank; i++) {
 		OUT("%s", i ? "," : "");
 		if (t->dim[i] < -((int64_t)1 << 61))	/* rlx_dim()'s: its graph knows the name */

@@ -20,7 +20,7 @@ struct rlx_blob *rlx_blob_new(const void *data, size_t bytes,
 
 struct rlx_blob *rlx_blob_copy(const void *data, size_t bytes)
 {
-	void *copy = rlx_aligned(64, bytes ? bytes : 1);
+	void *copy = data || !bytes ? rlx_aligned(64, bytes ? bytes : 1) : NULL;
 	struct rlx_blob *b;
 
 	if (!copy)

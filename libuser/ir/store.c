@@ -306,6 +306,8 @@ struct rlx_arena *rlx_store_arena(const struct rlx_store *s)
 
 void rlx_store_info(struct rlx_store *s, struct rlx_store_info *out)
 {
+	if (!out)
+		return;
 	*out = (struct rlx_store_info){ 0 };
 	if (!s)
 		return;

@@ -92,6 +92,8 @@ void rlx_arena_info(struct rlx_arena *a, struct rlx_arena_info *out)
 {
 	uint64_t whole;
 
+	if (!out)
+		return;
 	*out = (struct rlx_arena_info){ .node = -1 };
 	if (!a)
 		return;

@@ -23,6 +23,8 @@ void rlx_stat_arena(int64_t n, int64_t map, int64_t pin)
 
 void rlx_stats_read(struct rlx_stats *out)
 {
+	if (!out)
+		return;
 	*out = (struct rlx_stats){
 		.bytes_copied = atomic_load(&copied),
 		.copies = atomic_load(&copies),

@@ -340,7 +340,8 @@ void rlx_bert_put(struct rlx_bert *b)
 
 void rlx_bert_info(const struct rlx_bert *b, struct rlx_bert_info *out)
 {
-	*out = b ? b->info : (struct rlx_bert_info){ 0 };
+	if (out)
+		*out = b ? b->info : (struct rlx_bert_info){ 0 };
 }
 
 static rlx_value as_f32(struct build *q, rlx_value v, enum rlx_dtype dt)

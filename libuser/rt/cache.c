@@ -250,6 +250,8 @@ enum rlx_status rlx_cache_compile(struct rlx_cache *c, struct rlx_graph *g,
 
 void rlx_cache_stats(struct rlx_cache *c, struct rlx_cache_stats *out)
 {
+	if (!out)
+		return;
 	*out = (struct rlx_cache_stats){ 0 };
 	if (!c)
 		return;

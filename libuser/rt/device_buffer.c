@@ -171,6 +171,8 @@ void rlx_device_buffer_put(struct rlx_device_buffer *b)
 
 void rlx_device_buffer_info(const struct rlx_device_buffer *b, struct rlx_device_buffer_info *out)
 {
+	if (!out)
+		return;
 	*out = (struct rlx_device_buffer_info){ 0 };
 	if (!b)
 		return;

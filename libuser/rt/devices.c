@@ -354,11 +354,12 @@ static struct devices_param *find_param(struct rlx_devices *ds, const char *name
 {
 	unsigned int i;
 
-	for (i = 0; name && i < ds->n_param; i++)
+	for (i = 0; ds && name && i < ds->n_param; i++)
 		if (!strcmp(ds->param[i].name, name))
 			return &ds->param[i];
-	rlx_fail(err, RLX_ENOENT, "devices: the graph '%s' has no param '%.60s'", ds->g->name,
-		 name ? name : "(NULL)");
+	if (ds)
+		rlx_fail(err, RLX_ENOENT, "devices: the graph '%s' has no param '%.60s'",
+			 ds->g->name, name ? name : "(NULL)");
 	return NULL;
 }
 
@@ -381,7 +382,7 @@ enum rlx_status rlx_devices_bind(struct rlx_devices *ds, const char *param, stru
 	uint64_t need;
 
 	if (!p)
-		return RLX_ENOENT;
+		return ds ? RLX_ENOENT : RLX_EINVAL;
 	need = (uint64_t)rlx_type_bytes(p->type);
 	if (buf.bytes < need || !rlx_buf_ptr(buf))
 		return rlx_fail(err, RLX_ERANGE, "devices: param '%s' takes %llu bytes, the buffer "
@@ -403,7 +404,7 @@ enum rlx_status rlx_devices_set(struct rlx_devices *ds, const char *param, struc
 	uint64_t bytes;
 
 	if (!p)
-		return RLX_ENOENT;
+		return ds ? RLX_ENOENT : RLX_EINVAL;
 	if (!data)
 		return rlx_fail(err, RLX_EINVAL, "devices: param '%s': no data", p->name);
 	st = rlx_may_convert(p->type, &type, "devices: param", p->name, err);

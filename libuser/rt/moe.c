@@ -183,7 +183,7 @@ unsigned int rlx_moe_target(const uint64_t *hits, unsigned int n, unsigned int b
 {
 	unsigned int found = 0, last = 0, best, i;
 
-	for (; found < budget && found < n; found++) {
+	for (; hits && target && found < budget && found < n; found++) {
 		for (best = n, i = 0; i < n; i++) {
 			/* behind the last one: hit less, or as often with a higher number */
 			if (!hits[i] || (found && (hits[i] > hits[last] ||
@@ -211,7 +211,8 @@ void rlx_moe_refresh(bool *resident, unsigned int n, const unsigned int *target,
 {
 	unsigned int in = 0, out = 0, i;
 
-	for (i = 0; i < n_target; i++)
+	n = resident && target ? n : 0;
+	for (i = 0; n && i < n_target; i++)
 		if (target[i] < n && !resident[target[i]]) {
 			resident[target[i]] = true;
 			in++;

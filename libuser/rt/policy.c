@@ -307,6 +307,8 @@ enum rlx_status rlx_policy_print(const struct rlx_policy *p, FILE *f)
 						 &p->device };
 	unsigned int i, k;
 
+	if (!p || !f)
+		return RLX_EINVAL;
 	for (i = 0; i < sizeof(l) / sizeof(l[0]); i++)
 		for (k = 0; k < l[i]->n; k++)
 			fprintf(f, "%s%s%s%s", k ? "" : words[i], k ? "," : "=", l[i]->name[k],

@@ -66,7 +66,8 @@ int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io, const char 
 
 void rlx_program_info(const struct rlx_program *p, struct rlx_program_info *out)
 {
-	*out = p ? p->info : (struct rlx_program_info){ .device = "", .isa = "" };
+	if (out)
+		*out = p ? p->info : (struct rlx_program_info){ .device = "", .isa = "" };
 }
 
 const struct rlx_graph *rlx_program_graph(const struct rlx_program *p)

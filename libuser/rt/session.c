@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/status.h"
 #include "base/thread.h"
 #include "mem/arena.h"
 #include "rlx/collective.h"
@@ -203,11 +204,7 @@ void rlx_session_free(struct rlx_session *s)
 
 const struct rlx_error *rlx_session_error(const struct rlx_session *s)
 {
-	static const struct rlx_error none = {
-		.status = RLX_EINVAL, .text = "no session",
-	};
-
-	return s ? &s->err : &none;
+	return s ? &s->err : &rlx_error_null;
 }
 
 enum rlx_status rlx_session_collective(struct rlx_session *s, const struct rlx_collective *c)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "serve/channel.h"
 #include "serve/check.h"
 
@@ -522,7 +523,9 @@ enum rlx_status rlx_channel_slice(struct rlx_channel *ch, struct rlx_buf buf,
 
 void rlx_channel_info(struct rlx_channel *ch, struct rlx_channel_info *out)
 {
-	*out = (struct rlx_channel_info){
+	if (!out)
+		return;
+	*out = !ch ? (struct rlx_channel_info){ .transport = "none" } : (struct rlx_channel_info){
 		.transport = ch->ops ? ch->ops->name : "none",
 		.depth = ch->depth, .queue = ch->queue,
 		.in_flight = in_flight(ch), .pid = ch->cred.pid,
@@ -534,5 +537,5 @@ void rlx_channel_info(struct rlx_channel *ch, struct rlx_channel_info *out)
 
 const struct rlx_error *rlx_channel_error(const struct rlx_channel *ch)
 {
-	return &ch->err;
+	return ch ? &ch->err : &rlx_error_null;
 }

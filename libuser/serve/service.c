@@ -397,7 +397,7 @@ bool rlx_work_cancelled(const struct rlx_work *work)
 {
 	const struct rlx_job *job = (const struct rlx_job *)work;
 
-	return work->kind == RLX_WORK_REQUEST &&
+	return work && work->kind == RLX_WORK_REQUEST &&
 	       (atomic_load_explicit(&job->cl->dead, memory_order_acquire) ||
 		job->cl->ops->cancelled(job));
 }
@@ -463,6 +463,11 @@ void rlx_service_stats(struct rlx_service *svc, struct rlx_service_stats *out)
 {
 	uint32_t i;
 
+	if (!svc || !out) {
+		if (out)
+			*out = (struct rlx_service_stats){ 0 };
+		return;
+	}
 	pthread_mutex_lock(&svc->lock);
 	*out = svc->st;
 	pthread_mutex_unlock(&svc->lock);
@@ -485,5 +490,5 @@ void rlx_service_stats(struct rlx_service *svc, struct rlx_service_stats *out)
 
 const char *rlx_service_transport(const struct rlx_service *svc)
 {
-	return svc->wire & RLX_WIRE_KMOD ? "kmod" : "shm";
+	return !svc ? "none" : svc->wire & RLX_WIRE_KMOD ? "kmod" : "shm";
 }

@@ -4,7 +4,7 @@
 TRAIN_SRC := $(wildcard libuser/train/*.c)
 TRAIN_OBJ := $(TRAIN_SRC:%.c=$(BUILD)/obj/%.o)
 TRAIN_BASE := $(patsubst %,$(BUILD)/obj/libuser/base/%.o,alloc bump half json json_write log \
-		map number replace thread utf8)
+		map number replace status thread utf8)
 TRAIN_MAP := libuser/train/librlx-train.map
 
 # For tests and tools, with inner names; base is in librlx-internal.a.

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/thread.h"
 #include "train/ckpt.h"
 #include "train/fileops.h"
@@ -214,7 +215,7 @@ void rlx_ckpt_close(struct rlx_ckpt *ck)
 
 const struct rlx_error *rlx_ckpt_error(const struct rlx_ckpt *ck)
 {
-	return &ck->err;
+	return ck ? &ck->err : &rlx_error_null;
 }
 
 /* Tell the first failure that nobody was told. With the lock. */
@@ -234,6 +235,8 @@ enum rlx_status rlx_ckpt_save_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set
 	uint64_t t0 = rlx_now();
 	unsigned int i;
 
+	if (!ck)
+		return RLX_EINVAL;
 	ck->err = (struct rlx_error){ 0 };
 	if (ck->o.readonly)
 		return rlx_fail(&ck->err, RLX_EACCES, "%s: opened to load alone", ck->dir);
@@ -270,6 +273,8 @@ enum rlx_status rlx_ckpt_wait(struct rlx_ckpt *ck, int64_t timeout_ns)
 	enum rlx_status st = RLX_OK;
 	bool late = false;
 
+	if (!ck)
+		return RLX_EINVAL;
 	ck->err = (struct rlx_error){ 0 };
 	pthread_mutex_lock(&ck->mutex);
 	while (ck->written < ck->queued && !late) {
@@ -290,6 +295,11 @@ void rlx_ckpt_info(const struct rlx_ckpt *ck, struct rlx_ckpt_info *out)
 {
 	struct rlx_ckpt *c = (struct rlx_ckpt *)ck;
 
+	if (!c || !out) {
+		if (out)
+			*out = (struct rlx_ckpt_info){ 0 };
+		return;
+	}
 	pthread_mutex_lock(&c->mutex);
 	*out = c->info;
 	pthread_mutex_unlock(&c->mutex);

@@ -207,6 +207,8 @@ enum rlx_status rlx_ckpt_load_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set
 	enum rlx_status st;
 	uint32_t i, left_out = 0;
 
+	if (!ck)
+		return RLX_EINVAL;
 	if (rlx_ckpt_wait(ck, -1))	/* of the saves before: told by their own calls */
 		rlx_log(RLX_LOG_WARN, "%s", ck->err.text);
 	ck->err = (struct rlx_error){ 0 };

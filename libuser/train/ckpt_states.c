@@ -34,9 +34,12 @@ enum rlx_status rlx_ckpt_save(struct rlx_ckpt *ck, struct rlx_session *s, struct
 	struct rlx_ckpt_blob blob = { "loader", &pos, sizeof(pos) };
 	struct rlx_ckpt_set set = { .size = sizeof(set), .blob = &blob, .n_blob = !!ld };
 	unsigned int i, n = rlx_program_io_count(p, RLX_IO_STATE);
-	struct rlx_ckpt_tensor *t = rlx_calloc(n + 1, sizeof(*t));
+	struct rlx_ckpt_tensor *t;
 	enum rlx_status st = RLX_OK;
 
+	if (!ck)
+		return RLX_EINVAL;
+	t = rlx_calloc(n + 1, sizeof(*t));
 	ck->err = (struct rlx_error){ 0 };
 	if (!t)
 		return rlx_fail(&ck->err, RLX_ENOMEM, "%s: no memory for a list of states",
@@ -66,13 +69,15 @@ enum rlx_status rlx_ckpt_load(struct rlx_ckpt *ck, struct rlx_states *states,
 			      struct rlx_loader *ld, uint64_t *out_step)
 {
 	unsigned int i, n = rlx_states_count(states);
-	struct rlx_ckpt_tensor *t = rlx_calloc(n + 1, sizeof(*t));
 	struct rlx_loader_pos pos;
 	struct rlx_ckpt_blob blob = { "loader", &pos, sizeof(pos) };
-	struct rlx_ckpt_set set = { .size = sizeof(set), .tensor = t, .n = n, .blob = &blob,
-				    .n_blob = !!ld };
+	struct rlx_ckpt_set set = { .size = sizeof(set), .n = n, .blob = &blob, .n_blob = !!ld };
+	struct rlx_ckpt_tensor *t;
 	enum rlx_status st;
 
+	if (!ck)
+		return RLX_EINVAL;
+	set.tensor = t = rlx_calloc(n + 1, sizeof(*t));
 	ck->err = (struct rlx_error){ 0 };
 	if (!t)
 		return rlx_fail(&ck->err, RLX_ENOMEM, "%s: no memory for a list of states",

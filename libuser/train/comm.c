@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/status.h"
 #include "train/comm.h"
 
 static enum rlx_status all_reduce(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
@@ -154,9 +155,7 @@ const struct rlx_collective *rlx_comm_idle(const struct rlx_comm *c)
 
 const struct rlx_error *rlx_comm_error(const struct rlx_comm *c)
 {
-	static const struct rlx_error none = { .status = RLX_EINVAL, .text = "no communicator" };
-
-	return c ? &c->err : &none;
+	return c ? &c->err : &rlx_error_null;
 }
 
 enum rlx_status rlx_comm_all_reduce(struct rlx_comm *c, void *data, uint64_t count,

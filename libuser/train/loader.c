@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/status.h"
 #include "base/thread.h"
 #include "train/loader.h"
 
@@ -360,12 +361,12 @@ void rlx_loader_close(struct rlx_loader *ld)
 
 const struct rlx_error *rlx_loader_error(const struct rlx_loader *ld)
 {
-	return &ld->err;
+	return ld ? &ld->err : &rlx_error_null;
 }
 
 const struct rlx_field *rlx_loader_field(const struct rlx_loader *ld, unsigned int i)
 {
-	return i < ld->fields ? &ld->public_field[i] : NULL;
+	return ld && i < ld->fields ? &ld->public_field[i] : NULL;
 }
 
 /* The batch's memory becomes the CPU's to touch again. */
@@ -395,6 +396,8 @@ enum rlx_status rlx_loader_next(struct rlx_loader *ld, struct rlx_batch *out,
 	enum rlx_status st = RLX_OK;
 	bool waited = false, late = false;
 
+	if (!ld)
+		return RLX_EINVAL;
 	ld->err = (struct rlx_error){ 0 };
 	pthread_mutex_lock(&ld->lock);
 	s = &ld->slot[ld->out % ld->o.depth];
@@ -425,6 +428,8 @@ void rlx_loader_done(struct rlx_loader *ld, const struct rlx_batch *batch)
 	uint64_t was = 0, is = 0, b;
 	bool reads = false;
 
+	if (!ld || !batch)
+		return;
 	pthread_mutex_lock(&ld->lock);
 	if (ld->done < ld->out && batch->sequence == ld->done - ld->begin) {
 		if (ld->layout == RLX_LAYOUT_CHUNKS)
@@ -459,7 +464,10 @@ static void tell(const struct rlx_loader *ld, uint64_t more, struct rlx_loader_p
 
 void rlx_loader_tell(const struct rlx_loader *ld, struct rlx_loader_pos *out)
 {
-	tell(ld, 0, out);
+	if (ld && out)
+		tell(ld, 0, out);
+	else if (out)
+		*out = (struct rlx_loader_pos){ 0 };
 }
 
 void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out)
@@ -469,10 +477,13 @@ void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out)
 
 enum rlx_status rlx_loader_seek(struct rlx_loader *ld, const struct rlx_loader_pos *pos)
 {
-	uint64_t global = (uint64_t)ld->o.batch * ld->o.world;
 	struct rlx_error *err = &ld->err;
 	enum rlx_status st;
+	uint64_t global;
 
+	if (!ld)
+		return RLX_EINVAL;
+	global = (uint64_t)ld->o.batch * ld->o.world;
 	*err = (struct rlx_error){ 0 };
 	if (!pos || pos->magic != RLX_LOADER_POS)
 		return rlx_fail(err, RLX_EINVAL, "loader: this is no position of a loader");
@@ -511,6 +522,11 @@ void rlx_loader_info(const struct rlx_loader *ld, struct rlx_loader_info *out)
 {
 	struct rlx_loader *l = (struct rlx_loader *)ld;
 
+	if (!l || !out) {
+		if (out)
+			*out = (struct rlx_loader_info){ 0 };
+		return;
+	}
 	pthread_mutex_lock(&l->lock);
 	*out = l->info;
 	pthread_mutex_unlock(&l->lock);

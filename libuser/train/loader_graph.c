@@ -143,6 +143,10 @@ rlx_value rlx_loader_input(const struct rlx_loader *ld, struct rlx_graph *g, con
 {
 	unsigned int i;
 
+	if (!ld) {
+		rlx_graph_fail(g, RLX_EINVAL, "no loader to take a field of");
+		return RLX_NONE;
+	}
 	for (i = 0; i < ld->fields; i++)
 		if (field && !strcmp(ld->public_field[i].name, field))
 			break;
@@ -187,6 +191,8 @@ enum rlx_status rlx_loader_feed(struct rlx_loader *ld, struct rlx_session *s)
 	struct rlx_batch b;
 	enum rlx_status st;
 
+	if (!ld)
+		return RLX_EINVAL;
 	st = rlx_loader_next(ld, &b, ld->is_fed && ld->o.depth == 1 ? 0 : -1);
 	if (st == RLX_EAGAIN && ld->is_fed) {	/* depth 1: the one that is out comes first */
 		rlx_loader_done(ld, &ld->fed);
@@ -214,12 +220,14 @@ enum rlx_status rlx_loader_feed(struct rlx_loader *ld, struct rlx_session *s)
 const void *rlx_batch_row(const struct rlx_loader *ld, const struct rlx_batch *b,
 			  const char *field, unsigned int row)
 {
-	uint64_t n = ld->begin + b->sequence;
-	const struct loader_slot *s = &ld->slot[n % ld->o.depth];
+	const struct loader_slot *s;
 	const struct loader_part *lp;
 	const int64_t *rows;
 	unsigned int i;
 
+	if (!ld || !b || !field)
+		return NULL;
+	s = &ld->slot[(ld->begin + b->sequence) % ld->o.depth];
 	for (i = 0; i < ld->fields && strcmp(ld->public_field[i].name, field); i++)
 		;
 	if (i == ld->fields || row >= ld->o.batch)

@@ -374,7 +374,8 @@ void rlx_record_close(struct rlx_record *r)
 
 void rlx_record_info(const struct rlx_record *r, struct rlx_record_info *out)
 {
-	*out = r->info;
+	if (out)
+		*out = r ? r->info : (struct rlx_record_info){ 0 };
 }
 
 void record_at(const struct rlx_record *r, uint64_t i, uint64_t *offset, uint64_t *bytes,
@@ -406,6 +407,8 @@ enum rlx_status rlx_record_read(const struct rlx_record *r, uint64_t i, void *da
 {
 	uint64_t offset, bytes, chunk;
 
+	if (!r)
+		return rlx_fail(err, RLX_EINVAL, "record: no file is open");
 	if (i >= r->info.records)
 		return rlx_fail(err, RLX_ERANGE, "%s: record %llu of %llu", r->path,
 				(unsigned long long)i, (unsigned long long)r->info.records);
@@ -425,6 +428,8 @@ enum rlx_status rlx_record_verify(const struct rlx_record *r, struct rlx_error *
 	enum rlx_status st = RLX_OK;
 	uint8_t *buf;
 
+	if (!r)
+		return rlx_fail(err, RLX_EINVAL, "record: no file is open");
 	buf = rlx_malloc(r->info.chunk_bytes);
 	if (!buf)
 		return rlx_fail(err, RLX_ENOMEM, "%s: no memory for a chunk", r->path);

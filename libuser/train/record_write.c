@@ -288,6 +288,8 @@ static enum rlx_status add_record(struct rlx_record_writer *w, const void *const
 enum rlx_status rlx_record_add(struct rlx_record_writer *w, const void *const *data,
 			       uint64_t count, struct rlx_error *err)
 {
+	if (!w || !data)
+		return rlx_fail(err, RLX_EINVAL, "record: no writer, or nothing to add");
 	if (w->failed)
 		return rlx_fail(err, RLX_EIO, "%s: an earlier write failed: abort it", w->path);
 	if (w->h.flags & RLX_RECORD_STREAM)
@@ -363,6 +365,8 @@ enum rlx_status rlx_record_commit(struct rlx_record_writer *w, struct rlx_error 
 	enum rlx_status st;
 	int64_t e;
 
+	if (!w)
+		return rlx_fail(err, RLX_EINVAL, "record: no writer");
 	if (w->failed)
 		st = rlx_fail(err, RLX_EIO, "%s: an earlier write failed", w->path);
 	else if (!w->h.records)

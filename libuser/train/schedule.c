@@ -6,9 +6,13 @@
 
 double rlx_schedule_at(const struct rlx_schedule *s, uint64_t step)
 {
-	double lr = s->lr, low = s->lr * s->floor, at;
+	double lr, low, at;
 	uint64_t span, from;
 
+	if (!s)
+		return 0;
+	lr = s->lr;
+	low = lr * s->floor;
 	if (step < s->warmup)
 		return lr * (double)(step + 1) / (double)s->warmup;
 	if (s->kind == RLX_RSQRT)

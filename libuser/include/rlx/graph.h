@@ -179,7 +179,7 @@ RLX_EXPORT rlx_value rlx_scalar_const(struct rlx_graph *g, enum rlx_dtype dt,
  */
 RLX_EXPORT struct rlx_blob *rlx_blob_new(const void *data, size_t bytes,
 					 void (*release)(void *ctx), void *ctx);
-/* As rlx_blob_new(), of a private copy. */
+/* As rlx_blob_new(), of a private copy; also NULL if @data is and @bytes are not 0. */
 RLX_EXPORT struct rlx_blob *rlx_blob_copy(const void *data, size_t bytes);
 RLX_EXPORT struct rlx_blob *rlx_blob_get(struct rlx_blob *b);
 RLX_EXPORT void rlx_blob_put(struct rlx_blob *b);

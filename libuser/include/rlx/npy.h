@@ -75,7 +75,7 @@ RLX_EXPORT const struct rlx_type *rlx_npy_type(const struct rlx_npy *f);
 
 /**
  * rlx_npy_data - the elements, row-major, little-endian, aligned to their size;
- * rlx_type_bytes() of them. Context: any. Ownership: @f's. Never NULL.
+ * rlx_type_bytes() of them. Context: any. Ownership: @f's. NULL of NULL alone.
  */
 RLX_EXPORT const void *rlx_npy_data(const struct rlx_npy *f);
 

@@ -395,7 +395,7 @@ struct rlx_channel_info {
 	uint64_t	 reserved[4];
 };
 
-/** rlx_channel_info - Context: any time by the channel's thread. */
+/** rlx_channel_info - of NULL: transport "none". Context: any time by the channel's thread. */
 RLX_EXPORT void rlx_channel_info(struct rlx_channel *ch,
 				 struct rlx_channel_info *out);
 
@@ -609,7 +609,7 @@ RLX_EXPORT enum rlx_status rlx_service_commit(struct rlx_service *svc,
 
 /**
  * rlx_work_cancelled - does nobody want the answer any more? True if the client
- * is gone or asked to cancel. It is to be committed all the same.
+ * is gone or asked to cancel. It is to be committed all the same. False for NULL.
  * Context: any thread, while the work is the caller's.
  */
 RLX_EXPORT bool rlx_work_cancelled(const struct rlx_work *work);
@@ -667,7 +667,7 @@ struct rlx_service_stats {
 RLX_EXPORT void rlx_service_stats(struct rlx_service *svc,
 				  struct rlx_service_stats *out);
 
-/** rlx_service_transport - the best it has: "kmod" or "shm". */
+/** rlx_service_transport - the best it has: "kmod" or "shm"; "none" of NULL. */
 RLX_EXPORT const char *rlx_service_transport(const struct rlx_service *svc);
 
 #ifdef __cplusplus

@@ -17,6 +17,10 @@ extern "C" {
  * enum rlx_status - what a call returns. Values are -errno, so that an ioctl's
  * result needs no translation and module, library and tools speak one language.
  *
+ * NULL where a call takes an object or a thing to fill ends no process. It is RLX_EINVAL, or
+ * as the call says; calls without a status do nothing, or tell 0 or NULL; what is told into a
+ * struct is zero, or none's; an object's error is one with RLX_EINVAL, and never NULL.
+ *
  * @RLX_OK:      done
  * @RLX_ENOENT:  a name is unknown: file, input, parameter, node
  * @RLX_EIO:     reading or writing failed, or a file ends too early

@@ -71,17 +71,18 @@ RLX_EXPORT enum rlx_dtype rlx_dtype_parse(const char *name);
  */
 RLX_EXPORT enum rlx_dtype rlx_dtype_promote(enum rlx_dtype a, enum rlx_dtype b);
 
-/* Number of elements (1 for a scalar), -1 if it overflows or a dim is < 0. */
+/* Number of elements (1 for a scalar), -1 if it overflows or a dim is < 0, or of NULL. */
 RLX_EXPORT int64_t rlx_type_count(const struct rlx_type *t);
 
-/* Bytes of a dense tensor, -1 if the type is malformed or too large. */
+/* Bytes of a dense tensor, -1 if the type is NULL, malformed or too large. */
 RLX_EXPORT int64_t rlx_type_bytes(const struct rlx_type *t);
 
-/* Same dtype, rank and dimensions. */
+/* Same dtype, rank and dimensions; false if one is NULL. */
 RLX_EXPORT bool rlx_type_equal(const struct rlx_type *a, const struct rlx_type *b);
 
 /**
  * rlx_type_print - "f32[2,3]" into @buf, always terminated; "?" for a size that is known later.
+ * NULL is "?[]".
  * Return: the length it has or would have, as snprintf. Context: any.
  */
 RLX_EXPORT int rlx_type_print(const struct rlx_type *t, char *buf, size_t size);

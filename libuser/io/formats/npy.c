@@ -391,7 +391,7 @@ const struct rlx_type *rlx_npy_type(const struct rlx_npy *f)
 
 const void *rlx_npy_data(const struct rlx_npy *f)
 {
-	return f->data;
+	return f ? f->data : NULL;
 }
 
 /* The whole header into @buf; returns its length, a multiple of 64. */

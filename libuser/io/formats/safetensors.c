@@ -337,7 +337,7 @@ enum rlx_status rlx_safetensors_open_mem(const void *p, size_t len,
 
 uint64_t rlx_safetensors_source(const struct rlx_safetensors *f)
 {
-	return f->file.source;
+	return f ? f->file.source : 0;
 }
 
 const struct rlx_file *rlx_safetensors_mapped(const struct rlx_safetensors *f)

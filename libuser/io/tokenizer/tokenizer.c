@@ -168,6 +168,8 @@ void rlx_tokenizer_info(const struct rlx_tokenizer *t,
 		[TK_UNIGRAM] = "Unigram", [TK_WORDLEVEL] = "WordLevel",
 	};
 
+	if (!out_info)
+		return;
 	*out_info = (struct rlx_tokenizer_info){ 0 };
 	if (!t)
 		return;
