@@ -412,6 +412,8 @@ enum rlx_status rlx_program_load(const char *path, const struct rlx_load_opts *o
 	*out = NULL;
 	if (opts)
 		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	if (o.flags & ~(uint32_t)RLX_LOAD_VERIFY)
+		return rlx_fail(err, RLX_EINVAL, "program load: unknown flags 0x%x", o.flags);
 	st = rlx_plan_file_open(path, &f, err);
 	if (st)
 		return st;

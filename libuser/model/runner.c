@@ -456,18 +456,16 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 	struct rlx_runner *r;
 	enum rlx_status st;
 
-	if (!m || !out || (opts && !opts->size))
-		return rlx_fail(err, RLX_EINVAL,
-				"runner: a model, a place for it and opts.size are needed");
+	if (!m || !out)
+		return rlx_fail(err, RLX_EINVAL, "runner: a model and a place for it are needed");
 	*out = NULL;
 	r = rlx_calloc(1, sizeof(*r));
 	if (!r)
 		return rlx_runner_no_memory(err);
-	r->opts.size = sizeof(r->opts);
-	if (opts) {
-		memcpy(&r->opts, opts, opts->size < sizeof(r->opts) ? opts->size
-								    : sizeof(r->opts));
-		r->opts.size = sizeof(r->opts);
+	st = rlx_compile_take(opts, &r->opts, err);
+	if (st) {
+		rlx_free(r);
+		return st;
 	}
 	if (r->opts.device) {
 		r->device = rlx_strdup(r->opts.device);

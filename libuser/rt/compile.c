@@ -136,10 +136,13 @@ static void fill_info(struct rlx_program *p, const struct rlx_compile_opts *o,
 	p->info.compile_ns = rlx_now() - t0;
 }
 
-/* Bring the caller's options to the size this library knows. */
-static enum rlx_status take_opts(const struct rlx_compile_opts *in,
-				 struct rlx_compile_opts *o, struct rlx_error *err)
+enum rlx_status rlx_compile_take(const struct rlx_compile_opts *in, struct rlx_compile_opts *o,
+				 struct rlx_error *err)
 {
+	const uint32_t known = RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY | RLX_COMPILE_NATIVE |
+			       RLX_COMPILE_EXPLAIN | RLX_COMPILE_TUNE | RLX_COMPILE_EXPERTS |
+			       RLX_COMPILE_PLACE;
+
 	*o = (struct rlx_compile_opts){ 0 };
 	if (in) {
 		if (!in->size)
@@ -147,9 +150,12 @@ static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 					"compile: set opts.size to sizeof(struct rlx_compile_opts)");
 		memcpy(o, in, in->size < sizeof(*o) ? in->size : sizeof(*o));
 	}
+	o->size = sizeof(*o);
 	if ((unsigned int)o->precision > RLX_PRECISION_TF32)
 		return rlx_fail(err, RLX_EINVAL, "compile: precision %d is unknown",
 				o->precision);
+	if (o->flags & ~known)
+		return rlx_fail(err, RLX_EINVAL, "compile: unknown flags 0x%x", o->flags & ~known);
 	return RLX_OK;
 }
 
@@ -268,7 +274,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 		return rlx_fail(err, RLX_ENOSUP, "compile: graph '%s' is of a plan file, which "
 				"leaves weights out that it has prepared; compile the model's file",
 				g->name);
-	st = take_opts(opts, &o, err);
+	st = rlx_compile_take(opts, &o, err);
 	if (st || o.device)
 		return st ? st : compile_for(g, &o, out, err);
 	st = rlx_policy_env(NULL, &env, err);

@@ -15,17 +15,13 @@ enum { MOST_DEVICES = 64 };
 static enum rlx_status take_opts(struct rlx_devices *ds, const struct rlx_compile_opts *o,
 				 struct rlx_error *err)
 {
-	if (o && !o->size)
-		return rlx_fail(err, RLX_EINVAL, "devices: set opts.size to "
-				"sizeof(struct rlx_compile_opts)");
-	if (o)
-		memcpy(&ds->opts, o, o->size < sizeof(*o) ? o->size : sizeof(*o));
-	if (ds->opts.device)
-		return rlx_fail(err, RLX_EINVAL, "devices: opts.device is '%.40s'; name it in the "
-				"policy", ds->opts.device);
-	ds->opts.size = sizeof(ds->opts);
-	ds->opts.store = rlx_store_get(ds->opts.store);
-	return RLX_OK;
+	enum rlx_status st = rlx_compile_take(o, &ds->opts, err);
+
+	if (!st && ds->opts.device)
+		st = rlx_fail(err, RLX_EINVAL, "devices: opts.device is '%.40s'; name it in the "
+			      "policy", ds->opts.device);
+	rlx_store_get(ds->opts.store);	/* rlx_devices_free() puts it */
+	return st;
 }
 
 enum rlx_status rlx_devices_new(struct rlx_graph *g, struct rlx_policy *policy,

@@ -156,9 +156,9 @@ enum rlx_status rlx_inspection_inside(struct rlx_inspection *a, const struct rlx
 	const struct rlx_graph *g = a && v ? graph_of(a, v) : NULL;
 	enum rlx_status st;
 
-	if (!g || !out || !iteration)
-		return rlx_fail(err, RLX_EINVAL, "inspect: a value of this inspection, and places "
-				"for one of a body and its iteration, are needed");
+	if (!g || !out || !iteration || flags & ~(uint32_t)RLX_INSPECT_INF)
+		return rlx_fail(err, RLX_EINVAL, "inspect: a value of this inspection, known flags "
+				"and places for one of a body and its iteration, are needed");
 	*out = NULL;
 	*iteration = 0;
 	if (!rlx_calls_bodies(rlx_node_of(g, v->id)->def))

@@ -94,6 +94,13 @@ enum rlx_status rlx_experts_find(struct rlx_code *code, struct rlx_error *err);
 bool rlx_calls_bodies(const struct rlx_op_def *def);
 
 /*
+ * compile.c: bring the caller's options, which may be NULL, to the size this
+ * library knows, and check them.
+ */
+enum rlx_status rlx_compile_take(const struct rlx_compile_opts *in, struct rlx_compile_opts *o,
+				 struct rlx_error *err);
+
+/*
  * compile.c: what rlx_compile() does, after the passes: of @o device, threads, flags and store
  * count. RLX_EPARSE if the bodies do not fit, or contents are absent that are read.
  */

@@ -150,12 +150,17 @@ static rlx_value state_of(struct rlx_graph *g, struct rlx_vars *v, char *name,
 rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 		  struct rlx_type type, struct rlx_fill fill, uint32_t flags)
 {
+	const uint32_t known = RLX_VAR_NO_DECAY | RLX_VAR_MATRIX | RLX_VAR_FROZEN | RLX_VAR_BUFFER;
 	char *full;
 
 	if (!g || rlx_graph_error(g)->status)
 		return RLX_NONE;
 	if (!v || v->no_memory)
 		return no_memory(g);
+	if (flags & ~known) {
+		rlx_graph_fail(g, RLX_EINVAL, "variable: unknown flags 0x%x", flags & ~known);
+		return RLX_NONE;
+	}
 	if (!name || !*name) {
 		rlx_graph_fail(g, RLX_EINVAL, "a variable needs a name");
 		return RLX_NONE;
@@ -172,7 +177,7 @@ rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 		return RLX_NONE;
 	}
 	full = joined(v->scope ? v->scope : "", name);
-	return full ? state_of(g, v, full, type, fill, flags & ~VAR_INTERNAL) : no_memory(g);
+	return full ? state_of(g, v, full, type, fill, flags) : no_memory(g);
 }
 
 rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,

@@ -79,7 +79,8 @@ struct rlx_load_opts {
  * Context: any thread; allocates, maps. Ownership: one reference is the caller's.
  * Return: RLX_ENOENT, RLX_EACCES, RLX_EBADFD, RLX_EIO for the file; RLX_EPARSE (no plan file,
  * cut short, damaged); RLX_ENOSUP, naming both sides (other sources, format or instruction set,
- * or another device than @opts asks for): compile the model again there; RLX_ENODEV, RLX_ENOMEM.
+ * or another device than @opts asks for): compile the model again there; RLX_EINVAL (NULL, an
+ * unknown flag); RLX_ENODEV, RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_program_load(const char *path, const struct rlx_load_opts *opts,

@@ -94,8 +94,8 @@ struct rlx_compile_opts {
  * Context: any thread; allocates. The program may be shared by threads.
  * Ownership: one reference to *@out is the caller's (rlx_program_put()).
  * Return: RLX_ENODEV (no such device), RLX_ENOSUP (an op nobody can run, or not
- * natively under RLX_COMPILE_NATIVE), RLX_EINVAL (a store for another device),
- * RLX_ENOMEM, or the graph's own error.
+ * natively under RLX_COMPILE_NATIVE), RLX_EINVAL (a store for another device; an unknown
+ * precision or flag; no opts.size), RLX_ENOMEM, or the graph's own error.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,

@@ -73,7 +73,7 @@ rlx_inspection_at(const struct rlx_inspection *a, unsigned int i);
 
 /**
  * rlx_inspection_first_bad - the first value with a NaN, which may be an input; NULL: none.
- * @flags: RLX_INSPECT_INF: one with an infinity counts, too
+ * @flags: RLX_INSPECT_INF: one with an infinity counts, too; other bits say nothing
  */
 enum rlx_inspect_flags {
 	RLX_INSPECT_INF	= 1u << 0,
@@ -85,7 +85,7 @@ rlx_inspection_first_bad(const struct rlx_inspection *a, uint32_t flags);
  * rlx_inspection_inside - the first bad value in the bodies of a value's op.
  * @v:         of @a: what control flow (if, while, scan, call) gave, as rlx_inspection_first_bad()
  *             or this function found it; control flow in bodies is asked about in turn
- * @flags:     as there
+ * @flags:     as there, and no others
  * @out:       a value of a body, computed of @in as there, whose own inputs are not told; NULL: the
  *             op is no control flow, or no value in its bodies is bad. @id is its number in the
  *             text of its body, @name that of an input of the body

@@ -93,7 +93,7 @@ RLX_EXPORT const char *rlx_name(const char *fmt, ...) __attribute__((format(prin
  * weights. In another graph it makes a state of the same name: a program that evaluates what
  * another trains, in one struct rlx_states. What was said first of @fill and @flags stays.
  * Errors: RLX_ESHAPE (the name has another type), RLX_ETYPE (no float, unless RLX_VAR_BUFFER
- * or RLX_VAR_FROZEN), RLX_EINVAL (a matrix whose rank is neither 2 nor 4).
+ * or RLX_VAR_FROZEN), RLX_EINVAL (an unknown flag; a matrix whose rank is neither 2 nor 4).
  */
 RLX_EXPORT rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 			     struct rlx_type type, struct rlx_fill fill, uint32_t flags);
