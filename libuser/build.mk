@@ -64,10 +64,10 @@ $(LIB_SRC:%.c=$(BUILD)/obj/%.o): CFLAGS += -ffunction-sections -fdata-sections
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
 
 # What librlx-gpu.so and librlx-vulkan.so use of the inside; the map says which names.
-INSIDE := libuser/base/alloc libuser/base/bump libuser/base/disk_cache libuser/base/log \
-	  libuser/base/map libuser/base/number libuser/base/proc libuser/base/status \
-	  libuser/base/thread libuser/ir/eval libuser/ops/fft_axis libuser/ops/op \
-	  libuser/plan/plan \
+INSIDE := libuser/base/alloc libuser/base/bump libuser/base/disk_cache libuser/base/env \
+	  libuser/base/log libuser/base/map libuser/base/number libuser/base/proc \
+	  libuser/base/status libuser/base/thread libuser/ir/eval libuser/ops/fft_axis \
+	  libuser/ops/op libuser/plan/plan \
 	  $(patsubst %.c,%, $(wildcard backends/common/*.c))
 $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* Which kernels this CPU can run; RLX_ISA takes a lower level. */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels.h"
 #include "base/amx.h"
+#include "base/env.h"
 #include "rlx/log.h"
 
 static const char *const names[RLX_ISA_COUNT] = {
@@ -62,13 +61,12 @@ static enum rlx_isa with_kernels(enum rlx_isa isa)
 
 enum rlx_isa cpu_isa_detect(void)
 {
-	/* The kernel is not asked for tiles that are not wanted. */
-	const char *want = getenv("RLX_ISA");
+	static atomic_bool told;
+	int want = rlx_env_word("RLX_ISA", names, RLX_ISA_COUNT, &told);
 	enum rlx_isa have = best();
-	unsigned int i;
 
-	for (i = 0; want && i < RLX_ISA_COUNT; i++)
-		if (!strcmp(want, names[i]) && i <= (unsigned int)have)
-			return with_kernels((enum rlx_isa)i);
+	/* The kernel is not asked for tiles that are not wanted. */
+	if (want >= 0 && want <= (int)have)
+		return with_kernels((enum rlx_isa)want);
 	return with_kernels(have == RLX_ISA_V4X && !rlx_amx_why() ? RLX_ISA_V4_AMX : have);
 }

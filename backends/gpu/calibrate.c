@@ -6,7 +6,6 @@
  * the first program is compiled. Kept beside what was tuned.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/gpu/tune.h"
@@ -14,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/disk_cache.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/number.h"
 
@@ -244,8 +244,9 @@ static bool calibrate(struct gpu_device *d, struct rlx_g_chip *c, const char *di
 
 void gpu_calibrate(struct gpu_device *d)
 {
-	const char *env = getenv("RLX_CALIBRATE");
-	bool asked = env && !strcmp(env, "1"), keeps, done;
+	static const char *const words[] = { "0", "1" };
+	static atomic_bool told;
+	bool asked = rlx_env_word("RLX_CALIBRATE", words, 2, &told) == 1, keeps, done;
 	struct rlx_g_chip *c = &d->measured;
 	char dir[4096], key[256];
 

@@ -4,12 +4,12 @@
  * under RLX_COMPILE_EXPLAIN.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/gpu/tune.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/env.h"
 
 enum { MOST_TEXT = 640 };
 
@@ -130,11 +130,12 @@ static unsigned int choose(struct rlx_g_judge *j, const struct rlx_g_family *f, 
 
 void gpu_judge_init(struct gpu_lower *gl, uint32_t flags)
 {
-	const char *env = getenv("RLX_TUNE");
+	static const char *const words[] = { "0", "1" };
+	static atomic_bool told;
 
 	gl->judge.choose = choose;
 	gl->explain = flags & RLX_COMPILE_EXPLAIN;
-	gl->tune = flags & RLX_COMPILE_TUNE || (env && !strcmp(env, "1"));
+	gl->tune = flags & RLX_COMPILE_TUNE || rlx_env_word("RLX_TUNE", words, 2, &told) == 1;
 	gl->tune_until = rlx_now() + TUNE_NS;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* A Vulkan device: what is told of it, opening, closing, and what went wrong. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/vulkan/vk.h"
 #include "base/alloc.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/proc.h"
 
@@ -18,9 +18,10 @@ static bool is_unified(const struct vk_physical *p)
 /* For tests of what is copied where there is no such device. */
 static bool acts_discrete(void)
 {
-	const char *s = getenv("RLX_VK_DISCRETE");
+	static const char *const words[] = { "0", "1" };
+	static atomic_bool told;
 
-	return s && !strcmp(s, "1");
+	return rlx_env_word("RLX_VK_DISCRETE", words, 2, &told) == 1;
 }
 
 static unsigned int probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/lapack.h"
+#include "base/log.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
@@ -18,6 +19,13 @@ static bool says(const char *word)
 	const char *said = getenv("RLX_LAPACK");
 
 	return said && !strcmp(said, word);
+}
+
+/* That there is none is no news where none was asked for. */
+static void tell_asked(const char *said)
+{
+	if (said && *said)
+		rlx_log(RLX_LOG_WARN, "RLX_LAPACK: %s; the library's own kernels run", name);
 }
 
 static void open_library(void)
@@ -31,12 +39,14 @@ static void open_library(void)
 	if (!library) {
 		text = dlerror();
 		snprintf(name, sizeof(name), "%.300s", text ? text : file);
+		tell_asked(said);
 		return;
 	}
 	if (!dlsym(library, "sgesdd_") || !dlsym(library, "dgesdd_")) {
 		snprintf(name, sizeof(name), "%.200s is no LAPACK: it lacks gesdd", file);
 		dlclose(library);
 		library = NULL;
+		tell_asked(said);
 		return;
 	}
 	p = dlsym(library, "openblas_get_config");

@@ -8,6 +8,7 @@
 #include "base/build_id.h"
 #include "base/clock.h"
 #include "base/disk_cache.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "ir/graph.h"
 #include "rt/devices.h"
@@ -305,9 +306,11 @@ static void store_measured(const struct timed *t, unsigned int n, const char *di
 
 static bool cache_folder(char *buf, size_t size)
 {
-	const char *off = getenv("RLX_PICK_CACHE");
+	static const char *const words[] = { "off" };
+	static atomic_bool told;
 
-	return !(off && !strcmp(off, "off")) && rlx_disk_cache_dir("pick", buf, size);
+	return rlx_env_word("RLX_PICK_CACHE", words, 1, &told) < 0 &&
+	       rlx_disk_cache_dir("pick", buf, size);
 }
 
 /* As kept in this object, else on disk, else now. */
