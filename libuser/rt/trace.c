@@ -4,6 +4,7 @@
  * list is written each time, and overwritten by what comes next.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ static void find_nvtx(void)
 static void start(void)
 {
 	const char *path = secure_getenv("RLX_TRACE");	/* it names a file to write */
+	int fd;
 
 	if (!path || !*path)
 		return;
@@ -60,9 +62,13 @@ static void start(void)
 		find_nvtx();
 		return;
 	}
-	trace.f = fopen(path, "we");
+	/* not blocking: a FIFO's reader may never come, and here runs wait */
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+	trace.f = fd < 0 || lseek(fd, 0, SEEK_CUR) < 0 ? NULL : fdopen(fd, "w");
 	if (!trace.f) {
-		rlx_log(RLX_LOG_WARN, "RLX_TRACE: %.300s cannot be written", path);
+		rlx_log(RLX_LOG_WARN, "RLX_TRACE: %.300s cannot be written: %m", path);
+		if (fd >= 0)
+			close(fd);
 		return;
 	}
 	trace.pid = getpid();
@@ -113,7 +119,7 @@ static void flush(void)
 
 	fputs("]\n", trace.f);
 	if (fflush(trace.f) || at < 0 || fseek(trace.f, at, SEEK_SET))
-		trace.pid = 0;	/* no more: the disk is full, or it is a pipe */
+		trace.pid = 0;	/* no more: the disk is full */
 }
 
 static void put_step(const struct rlx_plan *p, uint32_t i, uint64_t from, uint64_t ns)

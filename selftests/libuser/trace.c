@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* RLX_TRACE: a file that is JSON after every run, and what happens where it cannot be. */
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +145,20 @@ static void without(const char *where, unsigned int told)
 	CHECK_EQ(warnings, told);
 	rlx_session_free(s);
 }
+
+/* Its reader may never come, and one that is there would get half of the first run. */
+static void without_fifo(bool reader)
+{
+	trace_into_file();
+	CHECK(!unlink(path) && !mkfifo(path, 0600));
+	CHECK(!reader || open(path, O_RDONLY | O_NONBLOCK) >= 0);
+	alarm(30);
+	without(path, 1);
+	unlink(path);
+}
+
+TEST(fifo) { without_fifo(false); }
+TEST(fifo_with_reader) { without_fifo(true); }
 
 TEST(no_such_folder) { without("/nonesuch/file", 1); }
 TEST(no_room) { without("/dev/full", 0); }

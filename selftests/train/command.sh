@@ -63,6 +63,21 @@ goes_on()
 	cmp "$tmp/curve.csv" "$tmp/text/curve.csv"
 }
 
+# A FIFO in the place of the curve has no writer: it is refused, and not replaced.
+curve_is_a_fifo()
+{
+	rm -rf "$tmp/last" && mv "$tmp/text/checkpoints/step-000000060" "$tmp/last" &&
+	rm "$tmp/text/curve.csv" && mkfifo "$tmp/text/curve.csv" || return 1
+	timeout 60 "$rlx" train "$tmp/text.conf" >"$tmp/got" 2>&1
+	is=$?
+	cat "$tmp/got"
+	[ $is = 3 ] && grep -q 'curve.csv: not a regular file' "$tmp/got" &&
+	[ -p "$tmp/text/curve.csv" ] && rm "$tmp/text/curve.csv" &&
+	mv "$tmp/curve.csv" "$tmp/text/" &&
+	rm -rf "$tmp/text/checkpoints/step-000000060" &&
+	mv "$tmp/last" "$tmp/text/checkpoints/step-000000060"
+}
+
 # Nothing is left to do, and nothing is done.
 done_already()
 {
@@ -380,6 +395,7 @@ custom_op()
 
 check decoder decoder
 check goes-on goes_on
+check curve-fifo curve_is_a_fifo
 check done-already done_already
 check classifier classifier
 check encoder encoder

@@ -262,10 +262,8 @@ static bool train(struct train_job *j)
 	if (j->first)
 		printf("goes on at step %llu of %s/checkpoints\n", (unsigned long long)j->first,
 		       j->c.folder);
-	if (j->first && !train_curve_read(&j->curve, j->c.folder, j->first)) {
-		rlx_fail(&j->err, RLX_ENOMEM, "out of memory");
+	if (j->first && !train_curve_read(&j->curve, j->c.folder, j->first, &j->err))
 		return false;
-	}
 	if (!report_before(&l))
 		return false;
 	while (l.step < j->c.steps && !stop) {

@@ -113,7 +113,8 @@ struct train_curve {
 };
 bool train_curve_add(struct train_curve *c, struct train_point p);
 /* What FOLDER/curve.csv has up to @last, if it is there: of the run that goes on. */
-bool train_curve_read(struct train_curve *c, const char *folder, uint64_t last);
+bool train_curve_read(struct train_curve *c, const char *folder, uint64_t last,
+		      struct rlx_error *err);
 /* FOLDER/curve.csv and FOLDER/curve.svg, each put in place when it is whole. */
 bool train_curve_write(const struct train_curve *c, const char *folder, struct rlx_error *err);
 

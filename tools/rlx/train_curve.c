@@ -4,8 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/formats/file.h"
 #include "tools/rlx/train.h"
 
 enum { WIDE = 720, HIGH = 360, LEFT = 60, TOP = 20, PATH = 4096 };
@@ -51,15 +54,24 @@ static double cell(char **s)
 	return x;
 }
 
-bool train_curve_read(struct train_curve *c, const char *folder, uint64_t last)
+bool train_curve_read(struct train_curve *c, const char *folder, uint64_t last,
+		      struct rlx_error *err)
 {
 	char path[PATH], line[256], *s;
+	struct rlx_error why = { 0 };
 	struct train_point p;
+	struct stat sb;
 	bool ok = true;
 	FILE *f;
+	int fd;
 
 	snprintf(path, sizeof(path), "%s/curve.csv", folder);
-	f = fopen(path, "re");
+	if (rlx_file_open(path, &fd, &sb, &why)) {
+		if (why.status != RLX_ENOENT)
+			rlx_fail(err, why.status, "%s", why.text);
+		return why.status == RLX_ENOENT;
+	}
+	f = fdopen(fd, "r");
 	while (f && ok && fgets(line, sizeof(line), f)) {
 		s = line;
 		p.step = strtoull(s, &s, 10);
@@ -70,9 +82,13 @@ bool train_curve_read(struct train_curve *c, const char *folder, uint64_t last)
 		p.accuracy = cell(&s);
 		ok = train_curve_add(c, p);
 	}
+	if (!f || !ok)
+		rlx_fail(err, RLX_ENOMEM, "out of memory");
 	if (f)
 		fclose(f);
-	return ok;
+	else
+		close(fd);
+	return f && ok;
 }
 
 struct frame {
@@ -151,30 +167,23 @@ static void put_svg(const struct train_curve *c, FILE *f)
 		"</text>\n</svg>\n", WIDE - 120, TOP + 4, WIDE - 70, TOP + 4, WIDE / 2, HIGH - 6);
 }
 
-/* Beside it first, so that a full disk leaves the one before. */
 static bool write_one(const struct train_curve *c, const char *folder, const char *name,
 		      void (*put)(const struct train_curve *, FILE *), struct rlx_error *err)
 {
-	char path[PATH], new[PATH];
-	FILE *f;
-	bool ok;
+	struct rlx_file_writer w;
+	enum rlx_status st = RLX_OK;
+	char path[PATH];
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	if (snprintf(new, sizeof(new), "%s/%s.new", folder, name) >= PATH) {
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= PATH) {
 		rlx_fail(err, RLX_EINVAL, "%s: the path is too long", folder);
 		return false;
 	}
-	f = fopen(new, "we");
-	if (f)
-		put(c, f);
-	ok = f && !ferror(f);
-	ok = f && !fclose(f) && ok && !rename(new, path);
-	if (ok)
-		return true;
-	rlx_fail(err, RLX_EIO, "%s cannot be written: %s", path, strerror(errno));
-	if (f)
-		remove(new);
-	return false;
+	if (rlx_file_write_begin(&w, path, err))
+		return false;
+	put(c, w.f);
+	if (ferror(w.f))
+		st = rlx_fail(err, RLX_EIO, "%s cannot be written: %s", path, strerror(errno));
+	return !rlx_file_write_end(&w, st, err);
 }
 
 bool train_curve_write(const struct train_curve *c, const char *folder, struct rlx_error *err)

@@ -54,10 +54,26 @@ uint64_t rlx_file_source(const char *path, uint64_t *out_bytes)
 	return is_file ? file_source(&sb) : 0;
 }
 
+enum rlx_status rlx_file_open(const char *path, int *out_fd, struct stat *sb,
+			      struct rlx_error *err)
+{
+	/* not blocking: a FIFO must not hang us before fstat sees it */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	*out_fd = fd;
+	if (fd < 0)
+		return rlx_fail(err, rlx_file_status(errno), "%s: %s", path,
+				strerror(errno));
+	if (!fstat(fd, sb) && S_ISREG(sb->st_mode))
+		return RLX_OK;
+	close(fd);
+	return rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
+}
+
 enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			     struct rlx_error *err)
 {
-	enum rlx_status st = RLX_OK;
+	enum rlx_status st;
 	struct stat sb;
 	void *p;
 	int fd;
@@ -65,15 +81,9 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 	*f = (struct rlx_file){ .p = (const uint8_t *)"" };
 	if (!path)
 		return rlx_fail(err, RLX_EINVAL, "path is NULL");
-	/* not blocking: a FIFO must not hang us before fstat sees it */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return rlx_fail(err, rlx_file_status(errno), "%s: %s", path,
-				strerror(errno));
-	if (fstat(fd, &sb) || !S_ISREG(sb.st_mode)) {
-		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
-		goto out_close;
-	}
+	st = rlx_file_open(path, &fd, &sb, err);
+	if (st)
+		return st;
 	f->source = file_source(&sb);
 	if (sb.st_size) {
 		p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -86,7 +96,6 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			f->n = (size_t)sb.st_size;
 		}
 	}
-out_close:
 	close(fd);
 	return st;
 }

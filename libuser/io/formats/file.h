@@ -22,7 +22,14 @@ struct rlx_file {
 
 /* What an errno of a file means: RLX_ENOENT, RLX_EACCES, RLX_ENOMEM, RLX_EIO. */
 enum rlx_status rlx_file_status(int e);
-/* RLX_ENOENT, RLX_EACCES, RLX_EBADFD (no regular file), RLX_ENOMEM, RLX_EIO. */
+struct stat;
+/*
+ * Open a regular file to read, without waiting for a FIFO's writer. RLX_ENOENT, RLX_EACCES,
+ * RLX_EIO; RLX_EBADFD: it is of another kind.
+ */
+enum rlx_status __rlx_must_check
+rlx_file_open(const char *path, int *out_fd, struct stat *sb, struct rlx_error *err);
+/* As rlx_file_open(); RLX_ENOMEM. */
 enum rlx_status __rlx_must_check
 rlx_file_map(struct rlx_file *f, const char *path, struct rlx_error *err);
 void rlx_file_unmap(struct rlx_file *f);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* The tokenizer's public calls, and the way from a text to its tokens. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/formats/file.h"
 #include "io/tokenizer/impl.h"
 #include "io/tokenizer/share.h"
 #include "io/tokenizer/utf8.h"
@@ -81,16 +81,9 @@ enum rlx_status rlx_tokenizer_new_file(const char *path,
 	*out_t = NULL;
 	if (!path)
 		return rlx_fail(err, RLX_EINVAL, "tokenizer: path is NULL");
-	/* not blocking: a FIFO must not hang us before fstat sees it */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return rlx_fail(err, errno == ENOENT ? RLX_ENOENT :
-				errno == EACCES ? RLX_EACCES : RLX_EIO,
-				"%s: %s", path, strerror(errno));
-	if (fstat(fd, &sb) || !S_ISREG(sb.st_mode)) {
-		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
-		goto out_close;
-	}
+	st = rlx_file_open(path, &fd, &sb, err);
+	if (st)
+		return st;
 	if (sb.st_size > FILE_MAX_BYTES) {
 		st = rlx_fail(err, RLX_ERANGE, "%s: %lld bytes, at most %d",
 			      path, (long long)sb.st_size, FILE_MAX_BYTES);
