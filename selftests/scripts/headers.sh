@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each public header alone, in C and C++; and a C++ program that builds a graph and runs it.
+# Each public header alone, in C and C++; the examples that begin them; and a C++ program that
+# builds a graph and runs it.
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
@@ -139,6 +140,52 @@ int main()
 }
 END
 
+# The example in a header's first comment, as a function's body. What it leaves to its reader to
+# declare stands here; headers whose examples are in part prose do not.
+examples()
+{
+	bad=
+	# shellcheck disable=SC2162 # a line may go on behind a backslash
+	while read h vars; do
+		{
+			printf '#include <rlx/run.h>\n#include <rlx/%s.h>\n' "$h"
+			echo 'void example(struct rlx_graph *g, struct rlx_error err) {'
+			printf '%s\n{\n' "$vars"
+			awk '/^\/\*/ { n++ } n == 2 && sub(/^ \*\t/, "") {
+				sub(/;\t+[a-z].*/, ";")	# words on what it does
+				print
+			}' "libuser/include/rlx/$h.h" >"$tmp/example"
+			cat "$tmp/example"
+			echo '}}'
+		} >"$tmp/example.c"
+		[ -s "$tmp/example" ] || { echo "$h.h: no example"; bad=1; }
+		# shellcheck disable=SC2086 # flags are words
+		$CC -std=c11 $flags -Wno-unused -Wno-unused-parameter -Wno-unused-result \
+			-Wno-missing-field-initializers -fsyntax-only "$tmp/example.c" ||
+			{ echo "$h.h"; bad=1; }
+	done <<-'END'
+	aot struct rlx_program *program; struct rlx_session *session;
+	bert struct rlx_bert *b;
+	blocks rlx_value x = { 0 }, wq = x, wk = x, wv = x, wo = x, wg = x, wu = x, wd = x; \
+		rlx_value g1 = x, g2 = x;
+	device_buffer struct rlx_device_buffer *h; int bytes = 64; \
+		struct rlx_session *encoder = 0, *decoder = 0;
+	devices struct rlx_graph *graph = g; struct rlx_policy *policy; struct rlx_devices *ds; \
+		struct rlx_devices_io io = { 0 }; struct rlx_attempts tries = { 0 };
+	dims
+	graph enum rlx_status st;
+	reflect rlx_value x = { 0 }, y;
+	resident struct rlx_arena *arena = 0; struct rlx_resident *r; \
+		int bytes = 64, fd, arena_fd = 0;
+	store struct rlx_arena *arena; struct rlx_store *store; struct rlx_program *program; \
+		int model_bytes = 64, fd = 0;
+	tokenizer struct rlx_tokenizer *t; struct rlx_tokenizer_scratch *s; \
+		const char *text = ""; int len = 0; struct rlx_encoding enc = { 0 };
+	train struct rlx_optimizer adamw = { 0 };
+	END
+	[ -z "$bad" ]
+}
+
 # step STANDARD
 step()
 {
@@ -178,6 +225,7 @@ check c11 alone "$CC" c11 c
 check c23 alone "$CC" c2x c
 check c++17 alone "$CXX" c++17 c++
 check c++20 alone "$CXX" c++20 c++
+check examples examples
 check program-c11 c_program "$CC" c11
 check program-c++17 program gnu++17
 check program-c++20 program c++20

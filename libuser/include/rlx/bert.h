@@ -6,8 +6,8 @@
  * they prepare of them.
  *
  *	rlx_bert_open("minilm", &b, &err);
- *	rlx_bert_graph(b, &(struct rlx_bert_opts){ .size = sizeof(o), .batch = 1,
- *		       .seq = 64, .pool = RLX_BERT_MEAN, .normalise = true }, &g, &err);
+ *	rlx_bert_graph(b, &(struct rlx_bert_opts){ .size = sizeof(struct rlx_bert_opts),
+ *		       .batch = 1, .seq = 64, .pool = RLX_BERT_MEAN, .normalise = true }, &g, &err);
  */
 #ifndef RLX_BERT_H
 #define RLX_BERT_H

@@ -42,6 +42,7 @@ struct rlx_cache_stats {
 	unsigned int	held;
 };
 
+/** rlx_cache_stats - since it was made; all 0 for NULL. Context: any thread; takes a lock. */
 RLX_EXPORT void rlx_cache_stats(struct rlx_cache *c, struct rlx_cache_stats *out);
 
 #ifdef __cplusplus

@@ -145,6 +145,10 @@ struct rlx_program_info {
 	uint64_t	 kernels_ns;
 };
 
+/**
+ * rlx_program_info - tell it; all 0 and "" for NULL.
+ * Context: any thread; neither sleeps nor allocates. Ownership: strings live as long as @p.
+ */
 RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
 				 struct rlx_program_info *out);
 
@@ -153,12 +157,16 @@ RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
  * fused; how many attention blocks there are (queries, keys and values of one input, attention,
  * projection), and how many of them in layers with norms behind or ahead. Also printed by
  * rlx_compile() to stderr if RLX_DISPATCH_REPORT is set.
+ * Context: any thread; allocates, writes. Return: RLX_EINVAL (NULL), RLX_ENOMEM, RLX_EIO (@f has
+ * its error flag set).
  */
 RLX_EXPORT enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f);
 
-/*
- * The plan as text, which says what rlx_program_step() and rlx_program_place() do, and its
- * memory over time as an SVG image.
+/**
+ * rlx_program_print - the plan as text, which says what rlx_program_step() and
+ * rlx_program_place() do.
+ * rlx_program_svg - its memory over time as an SVG image.
+ * Context: any thread; writes. Return: RLX_EINVAL (NULL), RLX_EIO (@f has its error flag set).
  */
 RLX_EXPORT enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f);
 RLX_EXPORT enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f);

@@ -121,12 +121,19 @@ rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,
 
 /**
  * rlx_runner_new - runs @m, compiling as inputs come.
- * @opts: for rlx_compile(); strings are copied, the store is referenced
- * Context: one thread at a time per runner; any number of runners.
+ * @m:    referenced
+ * @opts: for rlx_compile(); NULL for the defaults. The name of the device is copied, the store is
+ *        referenced
+ *
+ * Nothing is compiled yet: a device that there is not is told by the first run.
+ * Context: any thread, allocates. Then one thread at a time per runner; any number of runners.
+ * Ownership: rlx_runner_free(*@out). Return: RLX_EINVAL (no model; options that rlx_compile()
+ * refuses), RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opts *opts,
 	       struct rlx_runner **out, struct rlx_error *err);
+/* Its sessions end with it. NULL is fine. */
 RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
 
 /**
@@ -168,6 +175,12 @@ rlx_runner_clone(const struct rlx_runner *r, struct rlx_runner **out, struct rlx
  * Afterwards the outputs are at rlx_runner_output() until the next run. Programs and
  * their sessions are kept for inputs of the same types, up to 256 MiB of sessions and 512
  * of these; then what was used longest ago goes, but for what rlx_runner_session() gave.
+ * A run that failed leaves none.
+ * Context: of the runner; allocates, compiles for inputs of types that are new, sleeps until the
+ * run is done. Ownership: outputs are the runner's. Return: RLX_EINVAL (no runner; an input or a
+ * param is missing, has no data, or was changed meanwhile), RLX_ENOMEM; what the model's file
+ * (rlx_model_graph()), rlx_compile(), rlx_session_new(), rlx_session_set() and rlx_session_run()
+ * return.
  */
 RLX_EXPORT enum rlx_status
 rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,

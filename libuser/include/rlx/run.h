@@ -72,7 +72,9 @@ RLX_EXPORT void rlx_session_free(struct rlx_session *s);
 /**
  * rlx_session_clone - a session over the same program with the same bindings of
  * params and the same placement of experts (rlx/moe.h), its own workspace, and its own
- * inputs, outputs and states, unbound. More of it: rlx_session_clone_with().
+ * inputs, outputs and states, unbound. More of it: rlx_session_clone_with(). It is strict if @s is.
+ * Context: no other thread uses @s meanwhile; allocates. Ownership: rlx_session_free(*@out), also
+ * after @s is gone. Return: RLX_EINVAL (NULL); as rlx_session_new().
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,
@@ -305,7 +307,14 @@ rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
 
 /**
  * rlx_session_rows - copy rows [@first, @first + @n) of an output's leading axis.
+ * @data:  dense, in the output's own dtype
  * @bytes: room at @data; must be n times the bytes of one row
+ *
+ * What a device has is brought to the host first.
+ * Context: of the session, no run under way; may allocate. Return, the reason in
+ * rlx_session_error(): RLX_ENOENT (no such output), RLX_EINVAL (NULL, or no run yet), RLX_EACCES
+ * (the session is strict), RLX_ERANGE (rows that it has not, or another @bytes), RLX_EBUSY (a run
+ * is under way), what copying from the device leaves.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_rows(struct rlx_session *s, const char *output, int64_t first,

@@ -617,6 +617,7 @@ RLX_EXPORT bool rlx_work_cancelled(const struct rlx_work *work);
 /**
  * rlx_service_fd - a descriptor to poll for POLLIN in the caller's own loop. It
  * tells of work only after rlx_service_arm() returned 0. Ownership: the service's.
+ * Context: any thread. Return: RLX_EINVAL (NULL, no such queue).
  */
 RLX_EXPORT int rlx_service_fd(struct rlx_service *svc, unsigned int queue);
 

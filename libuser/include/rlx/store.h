@@ -11,14 +11,17 @@
  *	rlx_arena_new(&(struct rlx_arena_opts){ .size = 4 * model_bytes,
  *		      .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK }, &arena, &err);
  *	rlx_store_new(arena, NULL, &store, &err);
- *	rlx_compile(g, &(struct rlx_compile_opts){ .size = sizeof(o),
+ *	rlx_compile(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
  *		    .store = store }, &program, &err);
- *	rlx_store_seal(store, &err);	then send rlx_arena_fd(arena), and there:
+ *	rlx_store_seal(store, &err);
+ *
+ * Then send rlx_arena_fd(arena), and there:
  *
  *	rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY |
  *			  RLX_ARENA_NOLOCK, &arena, &err);
  *	rlx_store_open(arena, NULL, &store, &err);
- *	rlx_compile(...)
+ *
+ * and rlx_compile() as above.
  *
  * An entry is found by where its weights came from (a file's identity and the place
  * in it; else their contents, which the store has as well, to compare), by kind and
