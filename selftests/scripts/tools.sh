@@ -183,6 +183,7 @@ all_pages_lie()
 	sed -i 's/\*--check\*/*--chuck*/; s/_rlxd_arenas_/_rlxd_areas_/
 		s/^\*batch_delay\*/*batch_relay*/' "$pages"/tools/rlxd/*.scd &&
 	sed -i 's/RLX_IOC_REAP/RLX_IOC_LEAP/' "$pages/docs/rlx.4.scd" &&
+	echo 'See _examples/client.c_.' >>"$pages/docs/rlx.4.scd" &&
 	sed -i 's/c:r086_topk`/c:r086_topl`/' "$pages/docs/surface.md" &&
 	: >"$pages/libuser/include/rlx/new.h" || return
 	"$root/tools/check-docs" "$pages" >"$tmp/lies"
@@ -193,7 +194,8 @@ all_pages_lie()
 		   '\[model\] batch_delay is a key' 'batch_relay is on its page' \
 		   'rlxd_arenas is a metric' 'rlxd_areas is on' 'RLX_IOC_REAP is an' \
 		   'rlx_omit() is on' 'R086 names test' 'rlx/new.h is on no' \
-		   'libuser/none.c is on'; do
+		   'libuser/none.c is on' '#batch_delay = 0 in rlxd.conf.example is not' \
+		   'rlx.4.scd names .*client'; do
 		grep -qe "$lie" "$tmp/lies" || { echo "not told: $lie"; return 1; }
 	done
 }
