@@ -7,8 +7,8 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
-KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
-		reverse roi unique)
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid lapack nms nonzero pool_i64 pool_u64 \
+		random reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_VNNI := $(wildcard kernels/cpu/*_i8_dot.c)
 KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
@@ -37,7 +37,7 @@ ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
 		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq \
-		lapack quant rnn rnn_f64,\
+		quant rnn rnn_f64,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3

@@ -57,7 +57,7 @@ struct rlx_lapack {
 struct rlx_k_lapack {
 	struct rlx_k_linalg	l;
 	const struct rlx_lapack	*lapack;
-	rlx_k_fn		*own;
+	rlx_k_fn		*own, *cast;
 	unsigned int		threads;	/* of a call */
 	int32_t			lwork;		/* elements of a function's workspace */
 };

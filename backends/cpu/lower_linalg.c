@@ -77,6 +77,7 @@ static bool by_lapack(struct rlx_lower *lo, struct rlx_k_lapack *p, int64_t less
 	p->lapack = lapack;
 	p->lwork = (int32_t)lwork;
 	p->own = ((rlx_k_fn *const *)cpu_kernels(lo))[kinds[p->l.kind].own];
+	p->cast = cpu_kernels(lo)->cast;
 	p->threads = p->l.team ? dev->base.threads : 1;
 	return true;
 }

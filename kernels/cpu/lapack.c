@@ -2,16 +2,24 @@
 /* Linear algebra by LAPACK: lapack_type.h for both types that it has. */
 #include <string.h>
 
-#include "kernels/cpu/convert.h"
+#include "kernels/cast.h"
 #include "kernels/lapack.h"
 #include "kernels/simd/transpose.h"
 
-#ifndef RLX_V512
 rlx_k_fn RLX_K(lapack);
 
 static inline size_t size_of(const struct rlx_k_lapack *a)
 {
 	return rlx_k_type_size((enum rlx_dtype)a->l.type);
+}
+
+/* By the level that the processor has, as conversions are all that differs by it. */
+static void convert(const struct rlx_k_lapack *a, const void *from, uint8_t type, void *to,
+		    uint8_t to_type, size_t n)
+{
+	const struct rlx_k_cast cast = { from, to, (int64_t)n, type, to_type };
+
+	a->cast(&cast, 0, rlx_k_cast_units(&cast), NULL);
 }
 
 #define T		float
@@ -20,13 +28,11 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 #define V_CALL(name)	vf_##name
 #define F(name)		name##_f32
 #define LAPACK		f32
-#define CLASS		RLX_EW_F32
 #define DTYPE		RLX_F32
 #include "kernels/cpu/lapack_type.h"
 #undef T
 #undef F
 #undef LAPACK
-#undef CLASS
 #undef DTYPE
 #undef V
 #undef VN
@@ -38,7 +44,6 @@ static inline size_t size_of(const struct rlx_k_lapack *a)
 #define V_CALL(name)	vd_##name
 #define F(name)		name##_f64
 #define LAPACK		f64
-#define CLASS		RLX_EW_F64
 #define DTYPE		RLX_F64
 #include "kernels/cpu/lapack_type.h"
 
@@ -71,4 +76,3 @@ void RLX_K(lapack)(const void *args, size_t begin, size_t end, void *scratch)
 	}
 	a->lapack->leave();
 }
-#endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lapack.c calls for one type: T, with LAPACK its member of struct rlx_lapack, CLASS that of
- * converters, DTYPE the type that needs none, and F(name) functions' names; V a vector of
- * VN, with functions V_CALL(name).
+ * What lapack.c calls for one type: T, with LAPACK its member of struct rlx_lapack, DTYPE what
+ * needs no conversion, and F(name) functions' names; V a vector of VN, with functions
+ * V_CALL(name).
  *
  * LAPACK has columns one behind the other, so it sees our matrices transposed.
  */
@@ -68,8 +68,8 @@ static bool F(load)(const struct rlx_k_lapack *a, const void *from, size_t at, T
 	for (size_t i = 0; i < n; i += STEP) {
 		const size_t some = n - i < STEP ? n - i : STEP;
 
-		RLX_K(loader)(CLASS, a->l.type)(to + i, (const char *)from + (at + i) * size_of(a),
-						some);
+		convert(a, (const char *)from + (at + i) * size_of(a), a->l.type, to + i, DTYPE,
+			some);
 		ok &= F(finite)(to + i, some);
 	}
 	return ok;
@@ -80,7 +80,7 @@ static void F(store)(const struct rlx_k_lapack *a, void *to, size_t at, const T 
 	char *y = (char *)to + at * size_of(a);
 
 	if ((const void *)y != (const void *)from)
-		RLX_K(storer)(CLASS, a->l.type)(y, from, n);
+		convert(a, from, DTYPE, y, a->l.type, n);
 }
 
 /* Where output @y is made: in its place, where no conversion follows */
