@@ -29,11 +29,13 @@ static void convert(const struct rlx_k_lapack *a, const void *from, uint8_t type
 #define F(name)		name##_f32
 #define LAPACK		f32
 #define DTYPE		RLX_F32
+#define TINY		0x1p-103f
 #include "kernels/cpu/lapack_type.h"
 #undef T
 #undef F
 #undef LAPACK
 #undef DTYPE
+#undef TINY
 #undef V
 #undef VN
 #undef V_CALL
@@ -45,6 +47,7 @@ static void convert(const struct rlx_k_lapack *a, const void *from, uint8_t type
 #define F(name)		name##_f64
 #define LAPACK		f64
 #define DTYPE		RLX_F64
+#define TINY		0x1p-970
 #include "kernels/cpu/lapack_type.h"
 
 static void own(const struct rlx_k_lapack *a, size_t u, void *scratch)
@@ -66,13 +69,11 @@ void RLX_K(lapack)(const void *args, size_t begin, size_t end, void *scratch)
 	}
 	a->lapack->enter(a->threads);
 	for (; begin < end; begin++) {
-		bool bad = false, done = a->l.type == RLX_F64 ?
-			one_f64(a, begin, scratch, &bad) : one_f32(a, begin, scratch, &bad);
+		bool done = a->l.type == RLX_F64 ? one_f64(a, begin, scratch) :
+						   one_f32(a, begin, scratch);
 
 		if (!done)
 			own(a, begin, scratch);
-		if (bad)
-			__atomic_store_n(a->l.bad, 1, __ATOMIC_RELAXED);
 	}
 	a->lapack->leave();
 }

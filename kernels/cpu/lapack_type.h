@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What lapack.c calls for one type: T, with LAPACK its member of struct rlx_lapack, DTYPE what
- * needs no conversion, and F(name) functions' names; V a vector of VN, with functions
- * V_CALL(name).
+ * needs no conversion, TINY its least normal number over its epsilon, and F(name) functions'
+ * names; V a vector of VN, with functions V_CALL(name).
  *
  * LAPACK has columns one behind the other, so it sees our matrices transposed.
  */
@@ -57,14 +57,27 @@ static bool F(finite)(const T *x, size_t n)
 	return F(look)(x, NULL, n);
 }
 
-/* @n numbers of @from to @to; false: not all are finite */
+/*
+ * Whether all are so small that products with them are rounded as subnormal numbers are. Of a
+ * matrix that is for the own kernel, the first number tells nearly always.
+ */
+static bool F(tiny)(const T *x, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && x[i] < TINY && x[i] > -TINY)
+		i++;
+	return i == n;
+}
+
+/* @n numbers of @from to @to; false: not all are finite, or all are tiny */
 static bool F(load)(const struct rlx_k_lapack *a, const void *from, size_t at, T *to, size_t n)
 {
 	enum { STEP = 1024 };	/* looked at while the nearest cache has them */
 	bool ok = true;
 
 	if (a->l.type == DTYPE)
-		return F(look)((const T *)from + at, to, n);
+		return F(look)((const T *)from + at, to, n) && !F(tiny)(to, n);
 	for (size_t i = 0; i < n; i += STEP) {
 		const size_t some = n - i < STEP ? n - i : STEP;
 
@@ -72,7 +85,7 @@ static bool F(load)(const struct rlx_k_lapack *a, const void *from, size_t at, T
 			some);
 		ok &= F(finite)(to + i, some);
 	}
-	return ok;
+	return ok && !F(tiny)(to, n);
 }
 
 static void F(store)(const struct rlx_k_lapack *a, void *to, size_t at, const T *from, size_t n)
@@ -163,7 +176,7 @@ static bool F(mean)(const T *x, T *y, int64_t n)
 	return V_CALL(hsum)(none) == 0;
 }
 
-static bool F(cholesky)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w, bool *bad)
+static bool F(cholesky)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w)
 {
 	const int n = (int)a->l.n;
 	const size_t all = (size_t)n * (size_t)n;
@@ -173,22 +186,22 @@ static bool F(cholesky)(const struct rlx_k_lapack *a, size_t u, const struct F(w
 
 	if (a->l.type == DTYPE)
 		x = (const T *)a->l.a + u * all;
-	else if (!F(load)(a, a->l.a, u * all, y, all))
-		return !(*bad = true);
+	else
+		F(load)(a, a->l.a, u * all, y, all);
 	/* its upper triangle is our lower one */
-	if (!F(mean)(x, y, n))
-		return !(*bad = true);
+	if (F(tiny)(x, all) || !F(mean)(x, y, n))
+		return false;
 	for (int64_t i = 0; i < n; i++)
 		y[i * n + i] += (T)a->l.jitter;
 	a->lapack->LAPACK.potrf("U", &n, y, &n, &info, 1);
-	*bad = info != 0;
-	for (int64_t i = 0; i < n && !*bad; i++)	/* the roots of what overflowed */
-		*bad = !(y[i * n + i] < (T)INFINITY);
+	for (int64_t i = 0; i < n; i++)		/* the roots of what overflowed */
+		if (info || !(y[i * n + i] < (T)INFINITY))
+			return false;
 	F(store)(a, a->l.y, u * all, y, all);
 	return true;
 }
 
-/* The triangle that counts is to be finite, and no division by 0. */
+/* The triangle that counts is to be finite, and no division by 0 or what has no inverse. */
 static bool F(is_triangle)(const struct rlx_k_lapack *a, const T *x)
 {
 	enum { SMALL = 64 };	/* rows are so short that all of it is looked at sooner */
@@ -202,7 +215,7 @@ static bool F(is_triangle)(const struct rlx_k_lapack *a, const T *x)
 			return false;
 	}
 	for (int64_t i = 0; !a->l.unit && i < n; i++)
-		if (x[i * n + i] == 0)
+		if (F(tiny)(x + i * n + i, 1))
 			return false;
 	return true;
 }
@@ -224,12 +237,14 @@ static bool F(triangular)(const struct rlx_k_lapack *a, size_t u, const struct F
 		return false;
 	a->lapack->LAPACK.trsm("R", a->l.upper ? "L" : "U", a->l.transposed ? "T" : "N",
 			       a->l.unit ? "U" : "N", &k, &n, &one, x, &n, y, &k, 1, 1, 1, 1);
+	if (!F(finite)(y, right))
+		return false;
 	F(store)(a, a->l.y, u * right, y, right);
 	return true;
 }
 
-/* x' = P L U. false: it is for the own kernel; *bad: a pivot is 0 */
-static bool F(factorise)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w, bool *bad)
+/* x' = P L U. false: it is for the own kernel, as where a pivot is 0 or not finite */
+static bool F(factorise)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w)
 {
 	const int n = (int)a->l.n;
 	int info;
@@ -237,24 +252,23 @@ static bool F(factorise)(const struct rlx_k_lapack *a, size_t u, const struct F(
 	if (!F(load)(a, a->l.a, u * (size_t)a->l.a_step, w->x, (size_t)n * (size_t)n))
 		return false;
 	a->lapack->LAPACK.getrf(&n, &n, w->x, &n, w->ints, &info);
-	*bad = info != 0;
-	for (int64_t i = 0; i < n && !*bad; i++)
-		*bad = !(w->x[i * n + i] * 0 == 0);
-	return true;
+	for (int64_t i = 0; i < n && !info; i++)
+		info = !(w->x[i * n + i] * 0 == 0);
+	return !info;
 }
 
-static bool F(solve)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w, bool *bad)
+static bool F(solve)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *w)
 {
 	const int n = (int)a->l.n, k = (int)a->l.k;
 	const size_t right = (size_t)n * (size_t)k;
 	T *y = F(place)(a, a->l.y, u * right, w->b), one = 1;
 
-	if (!F(load)(a, a->l.b, u * (size_t)a->l.b_step, y, right) || !F(factorise)(a, u, w, bad))
+	if (!F(load)(a, a->l.b, u * (size_t)a->l.b_step, y, right) || !F(factorise)(a, u, w))
 		return false;
-	if (*bad)
-		return true;
 	a->lapack->LAPACK.trsm("R", "U", "N", "N", &k, &n, &one, w->x, &n, y, &k, 1, 1, 1, 1);
 	a->lapack->LAPACK.trsm("R", "L", "N", "U", &k, &n, &one, w->x, &n, y, &k, 1, 1, 1, 1);
+	if (!F(finite)(y, right))
+		return false;
 	for (int64_t i = n - 1; i >= 0; i--)
 		for (int64_t j = 0, p = w->ints[i] - 1; p != i && j < k; j++) {
 			T t = y[i * k + j];
@@ -270,12 +284,11 @@ static bool F(det)(const struct rlx_k_lapack *a, size_t u, const struct F(work) 
 {
 	const int64_t n = a->l.n;
 	double sign = 1, log_of = 0, det = 1;
-	bool bad;
 	T to;
 
-	if (!F(factorise)(a, u, w, &bad))
+	if (!F(factorise)(a, u, w))
 		return false;
-	for (int64_t i = 0; i < n && !bad; i++) {
+	for (int64_t i = 0; i < n; i++) {
 		double x = w->x[i * n + i];
 
 		x = w->ints[i] != i + 1 ? -x : x;
@@ -283,9 +296,9 @@ static bool F(det)(const struct rlx_k_lapack *a, size_t u, const struct F(work) 
 		log_of += log(fabs(x));
 		det *= x;
 	}
-	to = (T)(bad ? 0 : a->l.kind == RLX_K_DET ? det : sign);
+	to = (T)(a->l.kind == RLX_K_DET ? det : sign);
 	F(store)(a, a->l.y, u, &to, 1);
-	to = (T)(bad ? -INFINITY : log_of);
+	to = (T)log_of;
 	if (a->l.kind == RLX_K_SLOGDET)
 		F(store)(a, a->l.y2, u, &to, 1);
 	return true;
@@ -304,6 +317,8 @@ static bool F(qr)(const struct rlx_k_lapack *a, size_t u, const struct F(work) *
 		return false;
 	F(transpose)(w->x, x, m, n);
 	a->lapack->LAPACK.geqrf(&m, &n, w->x, &m, w->tau, w->work, &a->lwork, &info);
+	if (!F(finite)(w->x, all) || !F(finite)(w->tau, (size_t)k))
+		return false;
 	for (int64_t i = 0; i < k; i++) {
 		T sign = w->x[i * m + i] < 0 ? -1 : 1;
 
@@ -397,18 +412,18 @@ static bool F(svd)(const struct rlx_k_lapack *a, size_t u, const struct F(work) 
 	return true;
 }
 
-/* false: not by this; *bad: singular, or not positive definite */
-static bool F(one)(const struct rlx_k_lapack *a, size_t u, void *scratch, bool *bad)
+/* false: not by this, so that the own kernel says what it is */
+static bool F(one)(const struct rlx_k_lapack *a, size_t u, void *scratch)
 {
 	const struct F(work) w = F(lay_out)(a, scratch);
 
 	switch (a->l.kind) {
 	case RLX_K_CHOLESKY:
-		return F(cholesky)(a, u, &w, bad);
+		return F(cholesky)(a, u, &w);
 	case RLX_K_TRIANGULAR:
 		return F(triangular)(a, u, &w);
 	case RLX_K_SOLVE:
-		return F(solve)(a, u, &w, bad);
+		return F(solve)(a, u, &w);
 	case RLX_K_QR:
 		return F(qr)(a, u, &w);
 	case RLX_K_EIGH:

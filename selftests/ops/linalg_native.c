@@ -498,6 +498,56 @@ TEST(hard_matrices)
 				}
 }
 
+/*
+ * All of x times a power of two, so that the largest number's exponent, or that of a matrix whose
+ * norms are in the result, is @top; and b likewise.
+ */
+static void scale_to(struct problem *p, int top, int top_b)
+{
+	const int64_t n = p->batch * p->m * p->n, nb = p->b ? p->batch * p->n * p->k : 0;
+	double most = 0, most_b = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		most = fmax(most, fabs(p->x[i]));
+	for (int64_t i = 0; i < nb; i++)
+		most_b = fmax(most_b, fabs(p->b[i]));
+	if (p->op <= SVD)
+		most *= (double)p->m;
+	for (int64_t i = 0; i < n; i++)
+		p->x[i] = ldexp(p->x[i], top - ilogb(most));
+	for (int64_t i = 0; i < nb; i++)
+		p->b[i] = ldexp(p->b[i], top_b - ilogb(most_b));
+}
+
+/* Finite matrices at either end of f32: sums and products within may leave its range. */
+TEST(ends_of_the_range)
+{
+	static const int ends[][2] = {
+		{ 127, 126 }, { 127, 0 }, { 0, 126 }, { 126, 127 }, { -124, -124 }, { -124, 0 },
+		{ -138, -138 }, { -100, -138 },
+	};
+	static const int64_t size[] = { 1, 2, 5, 16, 33, 70, 150 };
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int op = 0; op < N_OPS; op++)
+		for (unsigned int i = 0; i < 7 * 8 * 2; i++) {
+			/* small factors are no more than subnormal numbers */
+			const int *end = ends[op <= SVD ? i / 7 % 6 : i / 7 % 8];
+			const int64_t n = size[i % 7];
+			struct problem p = problem((enum op)op, 1, n, n, i >= 56);
+
+			refill(&p, RANDOM, &seed);
+			/* what elimination makes of these is larger than they are */
+			if (op == SLOGDET || (op == SOLVE && end[1] < end[0]))
+				fill(&p, RANDOM, &seed);
+			scale_to(&p, end[0], end[1]);
+			CHECKF(!try(&p), "op %u, n %lld, 2^%d: %s", op, (long long)n, end[0],
+			       p.err.text);
+			check(&p);
+			forget(&p);
+		}
+}
+
 /* The own kernels give the same bits whoever does which part of a matrix. */
 TEST(threads_do_not_matter)
 {
