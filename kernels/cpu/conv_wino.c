@@ -6,6 +6,7 @@
  * back. The points of F(4, 3) are 0, +-3/4, +-3/2 and infinity: of the points
  * with short binary fractions these lose the least, half of what 1 and 2 do.
  */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/conv_tile.h"
@@ -145,10 +146,99 @@ RLX_INLINE void block_in(const struct run *r, size_t n, size_t first,
 /* One output block of the result. */
 struct out {
 	size_t		step;		/* from plane to plane of the sums */
+	size_t		lanes;		/* from input channel to channel of the weights */
 	vf		bias;
+	const float	*x, *w;		/* the image; the block's weights */
 	float		*y;
 	const float	*res;
 };
+
+/*
+ * The 3 x 3 weights of input channel @i from their planes: 0 and infinity have a row's ends, a
+ * point and its opposite what is between them.
+ */
+static void weights_back(const struct run *r, const struct out *out, size_t i, vf *g)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	const vf first = vf_set1(a->m == 2 ? 1 : PA2 * PB2);
+	const vf odd = vf_set1(a->m == 2 ? 1 : PA * (PA2 - PB2));
+	const size_t at[4] = { 0, 1, 2, r->side - 1 };
+	vf t[4][3];
+
+	for (size_t y = 0; y < 4; y++) {
+		vf p[4];
+
+		for (size_t x = 0; x < 4; x++)
+			p[x] = vf_loadu(out->w + ((at[y] * r->side + at[x]) * a->ic + i) *
+					out->lanes);
+		t[y][0] = p[0] * first;
+		t[y][1] = (p[1] - p[2]) * odd;
+		t[y][2] = p[3];
+	}
+	for (size_t x = 0; x < 3; x++) {
+		g[x] = t[0][x] * first;
+		g[3 + x] = (t[1][x] - t[2][x]) * odd;
+		g[6 + x] = t[3][x];
+	}
+}
+
+/* Up to four pixels of a row, from element @at of the block on. */
+RLX_INLINE void row_out(const struct run *r, const struct conv_fuse *f, const struct out *out,
+			const vf *o, size_t at, size_t n)
+{
+	UNROLL
+	for (size_t j = 0; j < 4; j++) {
+		vf s;
+
+		if (j >= n)
+			break;
+		s = o[j] + out->bias;
+		if (out->res)
+			s += vf_loadu(out->res + at + j * C);
+		vf_storeu(out->y + at + j * C, conv_fuse_run(f, s));
+	}
+	if (!r->fused)
+		RLX_K(conv_act_run)(&r->act, out->y + at, n * C);
+}
+
+/*
+ * A tile by a sum for each pixel: an infinity, a NaN or a number that others are lost beside is
+ * in the sums of all planes, but only in the pixels around it.
+ */
+static __attribute__((noinline)) void tile_direct(const struct run *r, const struct out *out,
+						  size_t tile)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	const size_t m = a->m, oy = tile / a->tx * m, ox = tile % a->tx * m;
+	const size_t cols = a->ow - ox < m ? a->ow - ox : m;
+	float in[SIDE][SIDE];
+	vf g[9], o[16] = { vf_zero() };
+
+	for (size_t i = 0; i < a->ic; i++) {
+		const float *x = out->x + i / C * C * a->ih * a->iw + i % C;
+
+		weights_back(r, out, i, g);
+		for (size_t y = 0; y < r->side; y++)
+			for (size_t c = 0; c < r->side; c++) {
+				/* before the first row and column these wrap beyond the last */
+				const size_t iy = oy + y - a->pt, ix = ox + c - a->pl;
+
+				in[y][c] = iy < a->ih && ix < a->iw ?
+					   x[(iy * a->iw + ix) * C] : 0;
+			}
+		for (size_t y = 0; y < m; y++)
+			for (size_t c = 0; c < m; c++) {
+				vf sum = o[y * m + c];
+
+				UNROLL
+				for (size_t tap = 0; tap < 9; tap++)
+					sum += vf_set1(in[y + tap / 3][c + tap % 3]) * g[tap];
+				o[y * m + c] = sum;
+			}
+	}
+	for (size_t i = 0; i < m && oy + i < a->oh; i++)
+		row_out(r, &r->fuse, out, o + i * m, ((oy + i) * a->ow + ox) * C, cols);
+}
 
 /* One tile of it; @q is where the tile is in the first plane. */
 RLX_INLINE void tile_out(const struct run *r, const struct out *out,
@@ -158,8 +248,8 @@ RLX_INLINE void tile_out(const struct run *r, const struct out *out,
 	const int side = m + 2;
 	const struct conv_fuse f = r->fuse;
 	size_t oy = tile / a->tx * (size_t)m, ox = tile % a->tx * (size_t)m;
-	size_t rows = a->oh - oy, cols = a->ow - ox, at;
-	vf d[SIDE * SIDE], t[4 * SIDE], o[16];
+	size_t rows = a->oh - oy, cols = a->ow - ox;
+	vf d[SIDE * SIDE], t[4 * SIDE], squares = vf_zero();
 
 	UNROLL
 	for (int i = 0; i < side * side; i++)
@@ -168,28 +258,21 @@ RLX_INLINE void tile_out(const struct run *r, const struct out *out,
 	for (int j = 0; j < side; j++)
 		out_line(d + j, side, t + j, side, m);
 	UNROLL
-	for (int i = 0; i < m; i++)
-		out_line(t + i * side, 1, o + i * m, 1, m);
+	for (int i = 0; i < m * side; i++)
+		squares = vf_fma(t[i], t[i], squares);
+	if (__builtin_expect(!vm_all(vf_lt(squares, vf_set1(INFINITY))), 0)) {
+		tile_direct(r, out, tile);
+		return;
+	}
 	UNROLL
 	for (int i = 0; i < m; i++) {
+		vf o[4];
+
 		if ((size_t)i >= rows)
 			break;
-		at = ((oy + (size_t)i) * a->ow + ox) * C;
-		UNROLL
-		for (int j = 0; j < m; j++) {
-			vf s = o[i * m + j] + out->bias;
-
-			if ((size_t)j >= cols)
-				break;
-			if (out->res)
-				s += vf_loadu(out->res + at + j * C);
-			vf_storeu(out->y + at + j * C,
-				  conv_fuse_run(&f, s));
-		}
-		if (!r->fused)
-			RLX_K(conv_act_run)(&r->act, out->y + at,
-					    (cols < (size_t)m ? cols :
-					     (size_t)m) * C);
+		out_line(t + i * side, 1, o, 1, m);
+		row_out(r, &f, out, o, ((oy + (size_t)i) * a->ow + ox) * C,
+			cols < (size_t)m ? cols : (size_t)m);
 	}
 }
 
@@ -246,6 +329,9 @@ RLX_INLINE void pair_out(const struct run *r, size_t n, size_t pair, size_t k,
 		size_t block = pair * TILE_K + b, at = block * plane;
 		struct out out = {
 			.step = k * count * C,
+			.lanes = k * C,
+			.x = a->x + n * a->x_n,
+			.w = a->w + (pair * TILE_K * a->ic * r->pos + b) * C,
 			.bias = a->bias ? vf_loadn(a->bias + block * C,
 						   a->oc - block * C) :
 					  vf_zero(),

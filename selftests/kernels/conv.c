@@ -11,6 +11,8 @@ struct shape {
 	bool	bias, res;
 	bool	positive;	/* no terms below 0, so that roundings add up */
 	double	tol;		/* of the absolute terms' sum; 0: 2e-6 and 1e-6 more */
+	/* of wino_c; NULL: wino_error() */
+	double	(*error)(const struct shape *s, const struct conv_data *d, const float *y);
 };
 
 static void sum_ref(const struct shape *s, const struct conv_data *d, size_t at,
@@ -43,9 +45,20 @@ static void sum_ref(const struct shape *s, const struct conv_data *d, size_t at,
 	d->mag[at] = mag;
 }
 
-static void data_init(const struct shape *s, struct conv_data *d, uint64_t *seed)
+static void reference(const struct shape *s, struct conv_data *d)
 {
 	size_t o[4], at = 0;
+
+	for (o[0] = 0; o[0] < s->n; o[0]++)
+		for (o[1] = 0; o[1] < s->oc; o[1]++)
+			for (o[2] = 0; o[2] < s->oh; o[2]++)
+				for (o[3] = 0; o[3] < s->ow; o[3]++)
+					sum_ref(s, d, at++, o);
+}
+
+static void data_init(const struct shape *s, struct conv_data *d, uint64_t *seed)
+{
+	size_t at;
 
 	d->nx = s->n * s->ic * s->ih * s->iw;
 	d->nw = s->oc * (s->ic / s->groups) * s->kh * s->kw;
@@ -65,12 +78,7 @@ static void data_init(const struct shape *s, struct conv_data *d, uint64_t *seed
 		d->x[at] = fabsf(d->x[at]);
 	for (at = 0; s->positive && at < d->nw; at++)
 		d->w[at] = fabsf(d->w[at]);
-	at = 0;
-	for (o[0] = 0; o[0] < s->n; o[0]++)
-		for (o[1] = 0; o[1] < s->oc; o[1]++)
-			for (o[2] = 0; o[2] < s->oh; o[2]++)
-				for (o[3] = 0; o[3] < s->ow; o[3]++)
-					sum_ref(s, d, at++, o);
+	reference(s, d);
 }
 
 static void data_fini(struct conv_data *d)
@@ -169,8 +177,8 @@ static float *blocked(enum rlx_isa isa, const float *src, const size_t dims[3],
 					size_t ch = b * c + l;
 
 					if (ch < channels) {
-						CHECK(*v == src[(i * channels +
-							ch) * pixels + p]);
+						CHECK(!memcmp(v, &src[(i * channels +
+							ch) * pixels + p], sizeof(*v)));
 					} else {
 						CHECK(*v == 0);
 						*v = NAN;
@@ -578,7 +586,7 @@ static void wino_one(enum rlx_isa isa, const struct shape *s,
 	kt_run(k->wino_c, &a, rlx_wino_c_units(&a), rlx_wino_c_scratch(&a),
 	       seed);
 	out = plain(isa, y, s->n, s->oc, s->oh * s->ow, seed);
-	worst = wino_error(s, d, out);
+	worst = (s->error ? s->error : wino_error)(s, d, out);
 	CHECKF(worst <= (m == 2 ? 1e-6 : 4e-6),
 	       "level %d m %zu: error %g; c %zu>%zu %zux%zu>%zux%zu p %zu,%zu "
 	       "act %d", isa, m, worst, s->ic, s->oc, s->ih, s->iw, s->oh,
@@ -623,6 +631,51 @@ TEST(wino_c_random)
 			s.ow = extent(s.iw, s.pl + kt_pick(&seed, 0, 2), 3, 1, 1);
 		} while (!s.oh || !s.ow);
 		data_init(&s, &d, &seed);
+		wino_everywhere(&s, &d, &seed);
+	}
+}
+
+/* The error in wino_error()'s unit; what is not finite in f32 is to be just that. */
+static double huge_error(const struct shape *s, const struct conv_data *d, const float *y)
+{
+	double worst = 0, err;
+	size_t o[4], at = 0;
+
+	for (o[0] = 0; o[0] < s->n; o[0]++)
+		for (o[1] = 0; o[1] < s->oc; o[1]++)
+			for (o[2] = 0; o[2] < s->oh; o[2]++)
+				for (o[3] = 0; o[3] < s->ow; o[3]++, at++) {
+					const float want = (float)d->y[at];
+
+					err = isnan(want) ? !isnan(y[at]) : y[at] == want ? 0 :
+					      fabs(y[at] - d->y[at]) / (patch_norm(s, d, o) + 1);
+					worst = err < worst ? worst : err;
+				}
+	return worst;
+}
+
+/* Infinities, NaNs and huge numbers are in the outputs that read them, and in no others. */
+TEST(wino_c_huge_pixels)
+{
+	static const float huge[] = { INFINITY, -INFINITY, NAN, 3e38f, -1e36f, 1e25f };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 60; i++) {
+		struct shape s = {
+			.n = kt_pick(&seed, 1, 2), .ic = kt_pick(&seed, 1, 40),
+			.oc = kt_pick(&seed, 1, 50), .groups = 1, .ih = kt_pick(&seed, 1, 20),
+			.iw = kt_pick(&seed, 1, 20), .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1,
+			.dw = 1, .pt = 1, .pl = 1, .bias = kt_pick(&seed, 0, 1),
+			.res = kt_pick(&seed, 0, 1), .error = huge_error,
+		};
+		struct conv_data d;
+
+		s.oh = s.ih;
+		s.ow = s.iw;
+		data_init(&s, &d, &seed);
+		for (size_t k = kt_pick(&seed, 1, 4); k--;)
+			d.x[kt_pick(&seed, 0, d.nx - 1)] = huge[kt_pick(&seed, 0, 5)];
+		reference(&s, &d);
 		wino_everywhere(&s, &d, &seed);
 	}
 }
