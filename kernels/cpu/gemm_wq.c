@@ -280,6 +280,34 @@ static void sum_blocks(const struct rlx_k_gemm_wq *a, const float *x, float *sum
 		}
 }
 
+/*
+ * One row by a panel with weights as they are: an infinity less itself is none, and the sum of
+ * q x overflows where that of (q - zero) scale x does not.
+ */
+static __attribute__((noinline)) vf row_direct(const struct tile *t, const float *x)
+{
+	const int bits = t->a->bits;
+	const char *p = t->panel;
+	vf y = vf_zero(), lo, hi;
+	struct terms b;
+
+	for (size_t i = 0; i < t->blocks; i++) {
+		p = begin_block(t, &b, p, i);
+		for (; b.n; b.n -= b.n < 2 ? 1 : 2) {
+			if (b.n < 2) {
+				lo = last_row(p, bits);
+				p += C;
+			} else {
+				two_rows(&p, &lo, &hi, bits);
+			}
+			y += vf_set1(*x++) * ((lo - b.zero) * b.scale);
+			if (b.n > 1)
+				y += vf_set1(*x++) * ((hi - b.zero) * b.scale);
+		}
+	}
+	return y;
+}
+
 /* Some rows by some panels, from the first on. */
 static void unit(const struct rlx_k_gemm_wq *a, size_t row, size_t first, float *scratch)
 {
@@ -303,9 +331,13 @@ static void unit(const struct rlx_k_gemm_wq *a, size_t row, size_t first, float 
 			many_rows(&t, copy, rows);
 		else
 			few_rows(t, rows);
-		for (i = 0; i < rows; i++)
-			vf_storen(a->y + (row + i) * a->n + p * C, vf_load(sums + i * C),
-				  a->n - p * C);
+		for (i = 0; i < rows; i++) {
+			vf y = vf_load(sums + i * C);
+
+			if (__builtin_expect(!vm_all(vf_eq(y - y, vf_zero())), 0))
+				y = row_direct(&t, t.x + i * a->k);
+			vf_storen(a->y + (row + i) * a->n + p * C, y, a->n - p * C);
+		}
 	}
 }
 

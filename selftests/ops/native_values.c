@@ -638,4 +638,38 @@ TEST(resize_to_the_bit)
 	CHECK_EQ(agree(resizing, 0) + agree(resizing, 0), 2 * ROUNDS);
 }
 
+/*
+ * Weights in 4 bits, all of them above their zero point, and rows of x of which some have an
+ * infinity, a NaN or numbers whose products with codes alone leave f32's range.
+ */
+static void wide_rows(struct rig *r, uint64_t *seed)
+{
+	static const float beyond[] = { INFINITY, -INFINITY, NAN, 1e38f };
+	const bool is_signed = pick(seed, 0, 1), zp = !is_signed || pick(seed, 0, 1);
+	const int64_t m = pick(seed, 1, 30), n = pick(seed, 1, 40) * 2, k = pick(seed, 1, 200);
+	const int64_t block = pick(seed, 1, k), rows = (k + block - 1) / block;
+	unsigned char code[200 * 80 / 2];
+	float x[30 * 200], scale[200 * 80], zero[200 * 80];
+
+	for (int64_t i = 0; i < k * n / 2; i++)
+		code[i] = (rlx_test_rand(seed) >> 40 & 0x77) | (is_signed ? 0 : 0x88);
+	for (int64_t i = 0; i < rows * n; i++) {
+		scale[i] = (float)rlx_test_uniform(seed, 1e-4, 2e-4);
+		zero[i] = (float)pick(seed, is_signed ? -8 : 0, is_signed ? -1 : 7);
+	}
+	for (int64_t i = 0; i < m * k; i++)
+		x[i] = (float)rlx_test_uniform(seed, 0.5, 1);
+	for (int64_t i = 0; i < m; i += pick(seed, 1, 3))
+		x[i * k + pick(seed, 0, k - 1)] = PICK(beyond, seed);
+	rig_output(r, rlx_emit(r->g, dequant_matmul,
+		   .x = rig_input(r, rlx_type(RLX_F32, m, k), x),
+		   .w = rlx_constant(r->g, rlx_type(RLX_U8, k * n / 2), code),
+		   .scale = rlx_constant(r->g, rlx_type(RLX_F32, rows, n), scale),
+		   .zp = zp ? rlx_constant(r->g, rlx_type(RLX_F32, rows, n), zero) : RLX_NONE,
+		   .scheme = is_signed ? RLX_SCHEME_INT4_BLOCK : RLX_SCHEME_UINT4_BLOCK,
+		   .block = block, .n = n));
+}
+
+TEST(weights_of_4_bits_by_wide_rows) { CHECK_EQ(agree(wide_rows, 2e-5), ROUNDS); }
+
 TEST_MAIN()
