@@ -583,6 +583,8 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	/* where a vector of them fits, those that lie side by side */
 	a->across_outer = s->outer > s->inner && s->inner < f.lanes;
 	set_views(a, s->d, s->n, s->out, s->real_in, s->real_out);
+	if (a->split == 2)	/* of pairs there are half as many */
+		a->scale *= 2;
 	of = a->half ? a->half : s->n;
 	f.chirp = rlx_fft_chirp(s, of);
 	cost = choose(&f);

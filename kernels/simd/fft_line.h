@@ -68,27 +68,33 @@ static cv *run_core(const struct rlx_k_fft_core *c, cv *x, cv *work,
 	return y;
 }
 
+/* Before two are added, so that no sum overflows that their mean does not */
+RLX_INLINE cv cv_half(cv x)
+{
+	return (cv){ x.re * (FT)0.5, x.im * (FT)0.5 };
+}
+
 /* Of pairs' spectrum z[0 .. half), the real line's [0 .. half], in place. */
 static void to_half(cv *z, const FT *w, int64_t half)
 {
 	z[half] = z[0];
 	for (int64_t k = 0; 2 * k <= half; k++) {
-		cv a = z[k], b = { z[half - k].re, -z[half - k].im };
+		cv a = cv_half(z[k]), q = cv_half(z[half - k]), b = { q.re, -q.im };
 		cv e = cv_add(a, b), o = cv_mul_i(cv_sub(a, b)), c;
 
 		o = cv_mul(o, w[k] - (FV){ 0 }, w[half + 1 + k] - (FV){ 0 });
 		c = cv_sub(e, o);
-		z[k] = (cv){ (e.re + o.re) * (FT)0.5, (e.im + o.im) * (FT)0.5 };
-		z[half - k] = (cv){ c.re * (FT)0.5, c.im * (FT)-0.5 };
+		z[k] = cv_add(e, o);
+		z[half - k] = (cv){ c.re, -c.im };
 	}
 }
 
-/* And back, as what a transform back wants: twice that, re and im swapped. */
+/* And back, as what a transform back wants: re and im swapped. */
 static void from_half(cv *z, const FT *w, int64_t half)
 {
 	z[0].im = z[half].im = (FV){ 0 };
 	for (int64_t k = 0; 2 * k <= half; k++) {
-		cv a = z[k], b = { z[half - k].re, -z[half - k].im };
+		cv a = cv_half(z[k]), q = cv_half(z[half - k]), b = { q.re, -q.im };
 		cv e = cv_add(a, b), o = cv_sub(a, b), c;
 
 		o = cv_mul(o, w[k] - (FV){ 0 }, -w[half + 1 + k] - (FV){ 0 });
@@ -310,13 +316,12 @@ RLX_INLINE cv split_one(cv p, cv q, FV re, FV im, bool back)
 {
 	cv e, t;
 
-	q.im = -q.im;
+	p = cv_half(p);
+	q = cv_half((cv){ q.re, -q.im });
 	e = cv_add(p, q);
 	/* back: -i (p - q) by the conjugate, negated */
 	t = cv_mul(cv_mul_i(cv_sub(p, q)), re, back ? -im : im);
-	if (back)
-		return cv_sub(e, t);
-	return (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };
+	return back ? cv_sub(e, t) : cv_add(e, t);
 }
 
 /* From where to where a step between half a spectrum and the one of pairs goes. */

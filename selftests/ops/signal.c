@@ -241,6 +241,50 @@ TEST(middle_axis)
 	}
 }
 
+/* Element @i of a wave of @k periods in @n, @by itself at its first */
+static double wave(double by, int64_t i, int64_t k, int64_t n, double part)
+{
+	return by * cos(2 * acos(-1) * ((double)(i * k % n) / (double)n + part));
+}
+
+/* One number near the end of f32's range: its spectrum, and what it is the spectrum of */
+static void far_line(int64_t n, uint64_t *seed)
+{
+	const double x = 2.3e38, line = x;	/* by sqrt(2) still in it */
+	int64_t half = n / 2, at = (int64_t)(rlx_test_rand(seed) % (uint64_t)n), k = at / 2;
+	float *data = calloc((size_t)n + 2, sizeof(float));
+	rlx_value v;
+	struct rig r;
+
+	CHECK(data);
+	rig_init(&r, "cpu");
+	data[at] = (float)x;
+	rig_output(&r, rlx_emit(r.g, rfft, .x = rig_input(&r, rlx_type(RLX_F32, n), data)));
+	data[at] = 0;
+	data[2 * k] = (float)line;
+	v = rig_input(&r, rlx_type(RLX_F32, half + 1, 2), data);
+	rig_output(&r, rlx_emit(r.g, irfft, .x = v, .n = RLX_INTS(n)));
+	rig_run(&r);
+	for (int64_t i = 0; i <= half; i++) {
+		CHECK(fabs(rig_get(&r, 0, 2 * i) - wave(x, i, at, n, 0)) <= 1e-6 * x);
+		CHECK(fabs(rig_get(&r, 0, 2 * i + 1) - wave(x, i, at, n, 0.25)) <= 1e-6 * x);
+	}
+	for (int64_t i = 0; i < n; i++)
+		CHECK(fabs(rig_get(&r, 1, i) - wave(line * (k ? 2 : 1) / (double)n, i, k, n, 0)) <=
+		      2e-6 * line / (double)n);
+	rig_fini(&r);
+	free(data);
+}
+
+TEST(lines_near_the_end_of_the_range)
+{
+	static const int64_t sizes[] = { 4, 6, 8, 30, 64, 96, 480, 1000, 2048, 20000, 1 << 18 };
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int i = 0; i < 5 * 11; i++)
+		far_line(sizes[i % 11], &seed);
+}
+
 /* Beyond what a block of a GPU holds: composite, and by a chirp. */
 EVERYWHERE(long_lines)
 {
