@@ -3,6 +3,8 @@
  * Ops whose native kernels owe the evaluator's result to the bit, or nearly so, on data drawn by
  * chance: each dtype, axes of one element, nothing at all, and what is an error when it runs.
  */
+#include <sys/resource.h>
+
 #include "ir/element.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -671,5 +673,37 @@ static void wide_rows(struct rig *r, uint64_t *seed)
 }
 
 TEST(weights_of_4_bits_by_wide_rows) { CHECK_EQ(agree(wide_rows, 2e-5), ROUNDS); }
+
+/* Dilations wider than the image, where few taps ever touch it, by pads of about their reach */
+static void far_taps(struct rig *r, uint64_t *seed)
+{
+	const uint32_t nd = (uint32_t)pick(seed, 1, 2), rank = 2 + nd;
+	struct rlx_type x = { .dtype = RLX_F32, .rank = rank, .dim = { pick(seed, 1, 2), 4 } };
+	struct rlx_type w = { .dtype = RLX_F32, .rank = rank, .dim = { 6, 4 } };
+	int64_t stride[2], pad[4], dilation[2];
+
+	for (uint32_t i = 0; i < nd; i++) {
+		const int64_t taps = pick(seed, 1, 4);
+
+		x.dim[2 + i] = pick(seed, 1, 9);
+		w.dim[2 + i] = taps;
+		stride[i] = pick(seed, 1, 3);
+		dilation[i] = pick(seed, 1, 3) > 1 ? pick(seed, 5, 20000) : 1;
+		pad[i] = pick(seed, 0, taps - 1) * dilation[i];
+		pad[i] -= pad[i] ? pick(seed, 0, x.dim[2 + i] < pad[i] ? x.dim[2 + i] - 1 : 0) : 0;
+		pad[nd + i] = (taps - 1) * dilation[i] - pad[i] + pick(seed, 0, 3);
+	}
+	rig_output(r, rlx_emit(r->g, conv, .x = rig_random(r, x, 1, 2), .w = rig_random(r, w, 1, 2),
+			       .stride = { stride, nd }, .pad = { pad, 2 * nd },
+			       .dilation = { dilation, nd }));
+}
+
+TEST(taps_that_never_touch_the_image)
+{
+	const struct rlimit few = { 4ul << 30, 4ul << 30 };	/* their pads would be 13 GB */
+
+	CHECK(!setrlimit(RLIMIT_AS, &few));
+	CHECK_EQ(agree(far_taps, 1e-5), ROUNDS);
+}
 
 TEST_MAIN()
