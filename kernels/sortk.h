@@ -38,8 +38,4 @@ static inline int64_t rlx_k_topk_capacity(const struct rlx_k_topk *a)
 	return room;
 }
 
-/* GPU: the first of the digits of eight bits that keys of @type have: floats as f32 has them. */
-#define RLX_G_RADIX_FIRST(type) \
-	((type) == RLX_F16 ? 1 : (type) > RLX_F16 && (type) <= RLX_F8E5M2 ? 2 : 0)
-
 #endif

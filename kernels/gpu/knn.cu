@@ -37,7 +37,7 @@ static DEV inline item item_at(float s, uint32_t id, bool itself)
 {
 	if (s != s)
 		s = INFINITY;
-	return item::of(itself ? 0 : ~float_key(s), id);
+	return item::of(itself ? 0 : ~float_key(s, s), id);
 }
 
 static DEV inline float distance_of(item x)
@@ -45,7 +45,7 @@ static DEV inline float distance_of(item x)
 	key_type key = ~(key_type)(x.bits >> 32);
 	float s;
 
-	key = key & KEY_SIGN ? key ^ KEY_SIGN : ~key;
+	key = key >> 31 ? key << 1 >> 1 : ~key;
 	memcpy(&s, &key, sizeof(s));
 	return s;
 }

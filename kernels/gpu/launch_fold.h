@@ -267,9 +267,45 @@ static inline void rlx_g_topk_warp_cost(const void *args, const struct rlx_g_lau
 /* Digits that a radix sort goes by. */
 static inline uint32_t rlx_g_radix_digits(const struct rlx_k_topk *a)
 {
-	if (!rlx_k_type_float((enum rlx_dtype)a->type))
-		return rlx_k_type_size((enum rlx_dtype)a->type);
-	return (rlx_g_topk_item(a) == 8 ? 4 : 8) - RLX_G_RADIX_FIRST(a->type);
+	return rlx_k_type_size((enum rlx_dtype)a->type);
+}
+
+/* A thread has 128 bytes of items in registers, at most. */
+static inline bool rlx_g_topk_block_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int64_t item = rlx_g_radix_digits(a) <= 2 ? 4 : rlx_g_topk_item(a), items = 4;
+	int64_t lanes = 256 << i, shared = lanes / 32 * 1024 + 128 + a->n * item;
+
+	if (i > 2)
+		return false;
+	while (items * lanes < a->n)
+		items *= 2;
+	rlx_g_line(l, a->k ? a->outer * a->inner : 0, (uint32_t)lanes);
+	RLX_G_VARIANT(l, topk_block, .ELEM_TYPE = a->type, .TOPK_LANES = (int32_t)lanes,
+		      .TOPK_ITEMS = (int32_t)items);
+	l->can = items * item <= 128 && shared <= l->most_shared;
+	l->shared = l->can ? (uint32_t)shared : 0;
+	return true;
+}
+
+/*
+ * By instructions of warps, as above: 70 for each element of a thread and digit, and what adds up
+ * the warps' counts.
+ */
+static inline void rlx_g_topk_block_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	const int32_t lanes = l->param.topk_block.TOPK_LANES;
+	double digits = rlx_g_radix_digits(a), each = (double)rlx_g_ceil(a->n, lanes);
+	uint32_t room = l->most_shared / (l->shared + 1024), most = 1024 / (uint32_t)lanes;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->resident = room < 1 ? 1 : room < most ? room : most;
+	t->begin_ns = 2000 + digits * (600 + 70 * each);
+	t->end_ns = 0.25 * lanes / 32 * (digits * (130 + 70 * each) + 40 * each);
+	t->dram_bytes = (double)a->outer * (double)a->inner * (double)a->n * digits;
 }
 
 static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
@@ -330,9 +366,10 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 		{ RLX_G_topk_select, rlx_g_topk_select_why_not, rlx_g_topk_select_plan,
 		  rlx_g_topk_select_cost },
 		{ RLX_G_topk, NULL, rlx_g_topk_plan, rlx_g_topk_cost },
+		{ RLX_G_topk_block, NULL, rlx_g_topk_block_plan, rlx_g_topk_block_cost },
 		{ RLX_G_topk_radix, NULL, rlx_g_topk_radix_plan, rlx_g_topk_radix_cost },
 	};
-	static const struct rlx_g_family family = { "topk", option, 4, rlx_g_topk_describe };
+	static const struct rlx_g_family family = { "topk", option, 5, rlx_g_topk_describe };
 
 	rlx_g_choose(&family, args, l);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Items of a line, an element's key and where it is, in their order: best first, equal ones by
- * index. What topk.cu, topk_warp.cu and topk_radix.cu sort, topk_select.cu selects and knn.cu
- * measures.
+ * index. What topk.cu, topk_warp.cu, topk_block.cu and topk_radix.cu sort, topk_select.cu selects
+ * and knn.cu measures.
  */
 #ifndef RLX_G_ORDER_H
 #define RLX_G_ORDER_H
@@ -19,39 +19,40 @@ typedef key_of_width<KEY_WIDE>::type key_type;
 
 #define IS_SIGNED	(ELEM_TYPE == RLX_I64 || ELEM_TYPE == RLX_I32 || \
 			 ELEM_TYPE == RLX_I16 || ELEM_TYPE == RLX_I8)
-#define KEY_SIGN	((key_type)1 << (sizeof(key_type) * 8 - 1))
 
-/* Floats: one zero, one NaN above all. */
-template <class F> static DEV inline key_type float_key(F x)
+/* Keys of elements of type M have its bits. */
+template <class M> static DEV constexpr key_type most_key(void)
 {
-	key_type b;
-
-	if (x != x)
-		return ~(key_type)0;
-	if (x == 0)
-		return KEY_SIGN;
-	memcpy(&b, &x, sizeof(b));
-	return b & KEY_SIGN ? ~b : b | KEY_SIGN;
+	return ~(key_type)0 >> 8 * (sizeof(key_type) - sizeof(M));
 }
 
-template <bool FLOAT> struct keys {
-	static DEV inline key_type of(elem::acc v) { return float_key(v); }
-};
-/* Integers: of so many bytes as they have. */
-template <> struct keys<false> {
-	static DEV inline key_type of(elem::acc v)
-	{
-		const int unused = 8 * (int)(sizeof(key_type) - sizeof(mem));
-		const key_type sign = IS_SIGNED ? KEY_SIGN >> unused : 0;
+/* Floats, @x being @v: one zero, one NaN above all. */
+template <class M, class V> static DEV inline key_type float_key(M x, V v)
+{
+	const key_type most = most_key<M>(), sign = most / 2 + 1;
+	key_type b = 0;
 
-		return ((key_type)v ^ sign) & ~(key_type)0 >> unused;
-	}
-};
+	if (v != v)
+		return most;
+	if (v == 0)
+		return sign;
+	memcpy(&b, &x, sizeof(x));
+	return b & sign ? ~b & most : b | sign;
+}
+
+static DEV inline key_type value_key(mem x)
+{
+	const key_type most = most_key<mem>();
+
+	if (IS_FLOAT)
+		return float_key(x, elem::get(x));
+	return ((key_type)elem::get(x) ^ (IS_SIGNED ? most / 2 + 1 : 0)) & most;
+}
 
 /* Larger is better. */
 static DEV inline key_type key_of(const struct rlx_k_topk &a, mem x)
 {
-	key_type key = keys<IS_FLOAT>::of(elem::get(x));
+	key_type key = value_key(x);
 
 	return a.smallest ? ~key : key;
 }

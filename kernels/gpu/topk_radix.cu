@@ -9,20 +9,16 @@
  * stable: of equal keys the lower index comes first. The last digit writes the results.
  *
  * Tiles: 256 threads with RADIX_ITEMS elements each; 8 KiB of shared memory (4 with warps of 64).
- * Traffic: for each digit that a type's keys have (f16 three, bf16 two, f32 four, f64 eight, an
- * integer as many as bytes) an item of 8 bytes (16) of each element is read twice and written once,
- * by runs of some items.
+ * Traffic: for each digit, of which a type has one a byte, an item of 8 bytes (16) of each element
+ * is read twice and written once, by runs of some items.
  * Source: Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs"
  * (2009); ranks by ballots as in Ashkiani et al., "GPU Multisplit" (2016).
  * Limits: all types; lines below 2^32.
  */
-#include "kernels/gpu/order.h"
+#include "kernels/gpu/radix.h"
 
 #define TILE	(256 * RADIX_ITEMS)
 #define WARPS	(256 / WARP)
-#define DIGITS	256
-
-typedef key_of_width<(WARP > 32)>::type lane_mask;
 
 /* Where things are. */
 struct pass {
@@ -39,9 +35,7 @@ struct pass {
 
 static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct rlx_g_env &env)
 {
-	int first = RLX_G_RADIX_FIRST(ELEM_TYPE);
-	int last = (int)(IS_FLOAT ? sizeof(key_type) : sizeof(mem)) - 1;
-	int digit = first + (int)env.pass / 3;
+	int digit = (int)env.pass / 3, last = (int)sizeof(mem) - 1;
 	struct pass p;
 	item *half;
 
@@ -49,17 +43,11 @@ static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct r
 	p.tiles = (a.n + TILE - 1) / TILE;
 	p.shift = digit * 8;
 	half = (item *)env.scratch + p.lines * a.n;
-	p.from = digit == first ? NULL : (digit - first) % 2 ? (item *)env.scratch : half;
-	p.to = digit == last ? NULL : (digit - first) % 2 ? half : (item *)env.scratch;
+	p.from = !digit ? NULL : digit % 2 ? (item *)env.scratch : half;
+	p.to = digit == last ? NULL : digit % 2 ? half : (item *)env.scratch;
 	p.before = (uint32_t *)(half + p.lines * a.n);
 	p.all = p.before + p.lines * DIGITS * p.tiles;
 	return p;
-}
-
-/* Best first: the largest key has the least digits. */
-static DEV inline uint32_t digit_of(item x, int shift)
-{
-	return (uint32_t)(~x.order() >> shift) & (DIGITS - 1);
 }
 
 /* Element @i of line @l. */
@@ -106,65 +94,13 @@ static DEV inline void add_up(const struct pass &p, int64_t d)
 		p.all[d] = sum;
 }
 
-/* The lanes that have this one's digit. */
-static DEV inline lane_mask alike(uint32_t digit, bool in)
-{
-	lane_mask m = (lane_mask)warp_ballot(in);
-
-#pragma unroll
-	for (int b = 0; b < 8; b++) {
-		bool bit = digit >> b & 1;
-		lane_mask v = (lane_mask)warp_ballot(bit);
-
-		m &= bit ? v : ~v;
-	}
-	return m;
-}
-
-/* Rank among this warp's elements of the digit so far, of which @counts has the number. */
-static DEV inline uint32_t rank_of(uint32_t digit, bool in, uint32_t *counts)
-{
-	lane_mask same = alike(digit, in);
-	int before = count_bits(same & (((lane_mask)1 << lane_id()) - 1));
-	int first = count_bits((same & (0 - same)) - 1) % WARP;
-	uint32_t base = 0;
-
-	if (in && !before) {
-		base = counts[digit];
-		counts[digit] = base + (uint32_t)count_bits(same);
-	}
-	warp_sync();
-	return shuffle(base, first) + (uint32_t)before;
-}
-
-/* Where each warp's first one of each digit goes. A thread a digit. */
-static DEV inline void place_digits(const struct pass &p, int64_t l, int64_t t)
-{
-	uint32_t *counts = p.counts + threadIdx.x, *sums = p.sums;
-	int64_t d = l * DIGITS + threadIdx.x;
-	uint32_t own = p.all[d], at = warp_scan<op_sum>(own);
-
-	if (lane_id() == WARP - 1)
-		sums[warp_id()] = at;
-	__syncthreads();
-	for (int w = 0; w < warp_id(); w++)
-		at += sums[w];
-	at += p.before[d * p.tiles + t] - own;
-	for (int w = 0; w < WARPS; w++) {
-		uint32_t n = counts[w * DIGITS];
-
-		counts[w * DIGITS] = at;
-		at += n;
-	}
-	__syncthreads();
-}
-
 static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_env &env,
 			       const struct pass &p, const struct line &line, int64_t l, int64_t t)
 {
 	int64_t first = t * TILE + warp_id() * WARP * RADIX_ITEMS + lane_id();
 	uint32_t *own = p.counts + warp_id() * DIGITS, rank[RADIX_ITEMS];
 	item x[RADIX_ITEMS];
+	int64_t d;
 
 	for (int w = 0; w < WARPS; w++)
 		p.counts[w * DIGITS + threadIdx.x] = 0;
@@ -176,7 +112,8 @@ static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_en
 	for (int j = 0; j < RADIX_ITEMS; j++)
 		rank[j] = rank_of(digit_of(x[j], p.shift), first + j * WARP < a.n, own);
 	__syncthreads();
-	place_digits(p, l, t);
+	d = l * DIGITS + threadIdx.x;
+	place_digits<WARPS>(p.counts, p.sums, p.all[d], p.before[d * p.tiles + t]);
 #pragma unroll
 	for (int j = 0; j < RADIX_ITEMS; j++) {
 		uint32_t at = own[digit_of(x[j], p.shift)] + rank[j];

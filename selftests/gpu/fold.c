@@ -234,21 +234,40 @@ enum lie {
 	LIE_COUNT
 };
 
+/* NaN of either sign, or zeros. */
+static void put_special(char *x, int type, uint64_t *seed)
+{
+	static const uint16_t narrow[] = { 0x7fff, 0xffff, 0x8000, 0 };
+	const uint16_t bits = narrow[kc_pick(seed, 0, 3)];
+	const float f = kc_pick(seed, 0, 1) ? NAN : -0.0f;
+
+	if (type == RLX_F32)
+		memcpy(x, &f, sizeof(f));
+	else if (rlx_k_type_size((enum rlx_dtype)type) == 2)
+		memcpy(x, &bits, sizeof(bits));
+	else if (type == RLX_F8E4M3 || type == RLX_F8E5M2)
+		*x = (char)(bits >> 8);
+}
+
 static void put_lie(const struct rlx_k_topk *a, enum lie lie, uint64_t *seed)
 {
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	int64_t all = a->outer * a->n * a->inner, i, at;
-	float *x = (float *)(uintptr_t)a->x;
+	char *x = (char *)(uintptr_t)a->x;
+	float *f = (float *)(void *)x;
 
+	for (i = 0; i < all && rlx_k_type_float((enum rlx_dtype)a->type); i++)
+		if (lie == LIE_ANY && !kc_pick(seed, 0, 20))
+			put_special(x + (size_t)i * size, a->type, seed);
+	for (i = 1; i < all; i++)
+		if (lie == LIE_EQUAL && kc_pick(seed, 0, 500))
+			memcpy(x + (size_t)i * size, x, size);
 	for (i = 0; i < all && a->type == RLX_F32; i++) {
 		at = i / a->inner % a->n;
-		if (lie == LIE_ANY && !kc_pick(seed, 0, 20))
-			x[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;
-		else if (lie == LIE_EQUAL)
-			x[i] = kc_pick(seed, 0, 500) ? 3 : (float)kc_pick(seed, 0, 6);
-		else if (lie == LIE_RISING || lie == LIE_FALLING)
-			x[i] = (float)(lie == LIE_RISING ? at : -at);
+		if (lie == LIE_RISING || lie == LIE_FALLING)
+			f[i] = (float)(lie == LIE_RISING ? at : -at);
 		else if (lie == LIE_BUNCHED && at % 256 == 5)
-			x[i] += a->smallest ? -100 : 100;
+			f[i] += a->smallest ? -100 : 100;
 	}
 }
 
@@ -382,6 +401,36 @@ TEST(topk_radix_integers)
 		select_way = i % 3;
 		one_topk(sizes(kc_pick(&seed, 1, 3), n, 1, kc_pick(&seed, 0, 1) ? n : 1 + n / 2,
 			       type[i / 2]), radix_launch, &seed);
+	}
+}
+
+/* A block of the @select-th size, with shared memory as an H200 has it. */
+static void block_launch(const void *args, struct rlx_g_launch *l)
+{
+	CHECK(rlx_g_topk_block_plan(args, (unsigned int)select_way, l));
+	if (!l->can)
+		rlx_g_topk_launch(args, l);
+}
+
+/* In a block's shared memory: every type, lines about the limits of blocks and of warps' runs. */
+TEST(topk_block)
+{
+	static const int type[] = {
+		RLX_F32, RLX_F16, RLX_BF16, RLX_F64, RLX_I64, RLX_I8, RLX_U8, RLX_BOOL, RLX_I16,
+		RLX_U16, RLX_I32, RLX_U32, RLX_U64, RLX_F8E4M3, RLX_F8E5M2,
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 45; i++) {
+		int64_t lanes = 256, n;
+
+		select_way = i % 3;
+		lanes <<= select_way;
+		n = i % 2 ? kc_pick(&seed, 1, 3000) :
+		    (lanes << kc_pick(&seed, 0, 3)) + kc_pick(&seed, -1, 1);
+		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 2) ? 1 : 2,
+			       kc_pick(&seed, 0, 1) ? n : kc_pick(&seed, 1, (int)n),
+			       type[i / 3]), block_launch, &seed);
 	}
 }
 

@@ -282,7 +282,7 @@ static uint32_t temporaries(const struct rlx_session *s)
 /* What launches need between their passes, or for as long as a step: nobody else's bytes. */
 TEST(memory_of_a_step)
 {
-	enum { LONG = 6000 };
+	enum { LONG = 20000 };	/* more than a block sorts in shared memory */
 	struct rlx_graph *g = rlx_graph_new("sorts");
 	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, LONG)), sum = x, y;
 	struct rlx_session *s;
