@@ -312,10 +312,12 @@ static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struc
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
 	int64_t items = 4 << i, lines = a->outer * a->inner, tiles = rlx_g_ceil(a->n, 256 * items);
+	int64_t rows = lines < 128 ? lines * 32 : 4096;	/* of digits, eight a block */
 
 	if (i > 2)
 		return false;
-	rlx_g_line(l, a->k ? lines * (tiles < 32 ? 32 : tiles) : 0, 256);
+	rlx_g_line(l, !a->k ? 0 : rows > lines * tiles ? rows : lines * tiles, 256);
+	l->can = items * rlx_g_topk_item(a) <= 128;
 	RLX_G_VARIANT(l, topk_radix, .ELEM_TYPE = a->type, .RADIX_ITEMS = (int32_t)items);
 	l->n_launches = 3 * rlx_g_radix_digits(a);
 	l->scratch = (uint64_t)lines * ((uint64_t)a->n * 2 * rlx_g_topk_item(a) +
@@ -323,12 +325,9 @@ static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struc
 	return true;
 }
 
-enum { RLX_G_RADIX_NEAR = 40 << 20 };	/* bytes of items that stay in the L2 */
-
 /*
- * Launches wait for memory: 2 us each. An item is read twice and written once for each digit, and
- * what is written by short runs costs twice its bytes in the L2, and six times them in memory
- * (H100: one line of 10^6 f32 in 107 us, of 10^7 in 1,179).
+ * Launches wait for memory: 2 us each. An item is read twice and written once for each digit, by
+ * runs that cost a third more than their bytes (H200: 500 lines of 20,000 f32 in 728 us).
  */
 static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
@@ -340,11 +339,10 @@ static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_la
 	t->rate = RLX_G_RATE_fma_f32;
 	t->blocks = (double)a->outer * (double)a->inner *
 		    (double)rlx_g_ceil(a->n, 256 * (int64_t)items);
-	t->resident = items < 16 ? 8 : 4;
+	t->resident = items < 16 ? 4 : 3;
 	t->begin_ns = 2000 * (double)l->n_launches;
 	t->end_ns = 0.25 * digits * 8 * (200 + items * 90);
-	t->alone_bytes = digits * x * rlx_g_topk_item(a) *
-			 (2 * x * rlx_g_topk_item(a) < RLX_G_RADIX_NEAR ? 4 : 8);
+	t->alone_bytes = digits * x * rlx_g_topk_item(a) * 4;
 	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Steps of a stable radix sort by digits of eight bits, best first: ranks within a warp, and where
- * a block's digits go. What topk_block.cu and topk_radix.cu have in common.
+ * Steps of a stable radix sort by digits of eight bits, best first: those of a block into shared
+ * memory. What topk_block.cu and topk_radix.cu have in common.
  */
 #ifndef RLX_G_RADIX_H
 #define RLX_G_RADIX_H
@@ -49,29 +49,70 @@ static DEV inline uint32_t rank_of(uint32_t digit, bool in, uint32_t *counts)
 	return shuffle(base, first) + (uint32_t)before;
 }
 
-/*
- * Where each warp's first one of each digit goes, into @counts, [WARPS][DIGITS], which has how many
- * a warp has: a thread a digit, of which the line has @own, @before of them elsewhere and before
- * all of the block's. @sums has room for WARPS. Begins behind a barrier and ends with one.
- */
-template <int WARPS> static DEV inline void place_digits(uint32_t *counts, uint32_t *sums,
-							 uint32_t own, uint32_t before)
+/* What the digits before a thread's have, each thread's having @own. A barrier is in it. */
+static DEV inline uint32_t digit_start(uint32_t own, uint32_t *sums)
 {
 	uint32_t at = warp_scan<op_sum>(own);
 
 	if (lane_id() == WARP - 1)
 		sums[warp_id()] = at;
 	__syncthreads();
-	at += before - own;
 	for (int w = 0; w < warp_id() && w < DIGITS / WARP; w++)
 		at += sums[w];
-	for (int w = 0; w < WARPS && threadIdx.x < DIGITS; w++) {
-		uint32_t n = counts[w * DIGITS + threadIdx.x];
+	return at - own;
+}
 
-		counts[w * DIGITS + threadIdx.x] = at;
+/* A lane's elements of a block's: @per of them, the @j-th at @first + @j WARP, of @n in all. */
+struct run {
+	int	first, per, n;
+
+	DEV bool has(int j) const { return j < per && first + j * WARP < n; }
+	DEV int within(int j) const { return has(j) ? first + j * WARP : n - 1; }
+};
+
+template <int LANES> static DEV inline struct run run_of(int n)
+{
+	const int per = (n + LANES - 1) / LANES;
+
+	return { warp_id() * WARP * per + lane_id(), per, n };
+}
+
+/*
+ * A block's items, by one digit, into @s; @counts is [WARPS][DIGITS], @sums [WARPS]. Of a thread's
+ * digit, if it has one: where that begins. Ends with a barrier.
+ */
+template <int ITEMS, int WARPS, class X>
+static DEV inline uint32_t sort_digit(const X *x, struct run r, int shift, uint32_t *counts,
+				      uint32_t *sums, X *s)
+{
+	uint32_t *own = counts + warp_id() * DIGITS, *of = counts + threadIdx.x, all = 0, start;
+	uint32_t rank[ITEMS / 2] = { 0 };	/* of 16 bits */
+	const int warps = threadIdx.x < DIGITS ? WARPS : 0;
+
+	for (int d = lane_id(); d < DIGITS; d += WARP)
+		own[d] = 0;
+	warp_sync();
+#pragma unroll
+	for (int j = 0; j < ITEMS; j++)
+		if (j < r.per)
+			rank[j / 2] |= rank_of(digit_of(x[j], shift), r.has(j), own) << j % 2 * 16;
+	__syncthreads();
+	for (int w = 0; w < warps; w++)
+		all += of[w * DIGITS];
+	start = digit_start(all, sums);
+	for (int w = 0, at = (int)start; w < warps; w++) {
+		int n = (int)of[w * DIGITS];
+
+		of[w * DIGITS] = (uint32_t)at;
 		at += n;
 	}
 	__syncthreads();
+#pragma unroll
+	for (int j = 0; j < ITEMS; j++)
+		if (r.has(j))
+			s[own[digit_of(x[j], shift)] + (rank[j / 2] >> j % 2 * 16 & 0xffff)] = x[j];
+	__syncthreads();
+	return start;
 }
 
 #endif

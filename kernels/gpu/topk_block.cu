@@ -37,13 +37,6 @@ template <bool NARROW> struct held_of { typedef item type; };
 template <> struct held_of<true> { typedef narrow_item type; };
 typedef held_of<(sizeof(mem) <= 2)>::type held;
 
-/* Where a lane's elements are, @per of them, the @j-th at @first + @j WARP. */
-struct run {
-	int	first, per, n;
-
-	DEV bool has(int j) const { return j < per && first + j * WARP < n; }
-};
-
 static DEV inline void load_run(const struct rlx_k_topk &a, struct line line, struct run r,
 				held *x)
 {
@@ -52,35 +45,10 @@ static DEV inline void load_run(const struct rlx_k_topk &a, struct line line, st
 	/* all are under way before the first is waited for */
 #pragma unroll
 	for (int j = 0; j < TOPK_ITEMS; j++)
-		v[j] = line.x[(r.has(j) ? r.first + j * WARP : r.n - 1) * a.inner];
+		v[j] = line.x[r.within(j) * a.inner];
 #pragma unroll
 	for (int j = 0; j < TOPK_ITEMS; j++)
 		x[j] = held::of(key_of(a, v[j]), (uint32_t)(r.first + j * WARP));
-}
-
-/* Of all items by one digit, into @s. Ends with a barrier. */
-static DEV inline void sort_digit(const held *x, struct run r, int shift, uint32_t *counts,
-				  uint32_t *sums, held *s)
-{
-	uint32_t *own = counts + warp_id() * DIGITS, all = 0;
-	uint32_t rank[TOPK_ITEMS / 2] = { 0 };	/* of 16 bits */
-
-	for (int d = lane_id(); d < DIGITS; d += WARP)
-		own[d] = 0;
-	warp_sync();
-#pragma unroll
-	for (int j = 0; j < TOPK_ITEMS; j++)
-		if (j < r.per)
-			rank[j / 2] |= rank_of(digit_of(x[j], shift), r.has(j), own) << j % 2 * 16;
-	__syncthreads();
-	for (int w = 0; w < WARPS && threadIdx.x < DIGITS; w++)
-		all += counts[w * DIGITS + threadIdx.x];
-	place_digits<WARPS>(counts, sums, all, 0);
-#pragma unroll
-	for (int j = 0; j < TOPK_ITEMS; j++)
-		if (r.has(j))
-			s[own[digit_of(x[j], shift)] + (rank[j / 2] >> j % 2 * 16 & 0xffff)] = x[j];
-	__syncthreads();
 }
 
 RLX_G_KERNEL(topk_block, struct rlx_k_topk, TOPK_LANES)
@@ -88,17 +56,14 @@ RLX_G_KERNEL(topk_block, struct rlx_k_topk, TOPK_LANES)
 	SHARED_DYNAMIC(shared);
 	uint32_t *sums = (uint32_t *)shared, *counts = sums + MAX_WARPS;
 	held *s = (held *)(counts + WARPS * DIGITS), x[TOPK_ITEMS];
-	struct run r;
+	const struct run r = run_of<TOPK_LANES>((int)a.n);
 
-	r.n = (int)a.n;
-	r.per = (r.n + TOPK_LANES - 1) / TOPK_LANES;
-	r.first = warp_id() * WARP * r.per + lane_id();
 	for (int64_t l = blockIdx.x; l < a.outer * a.inner; l += gridDim.x) {
 		const struct line line = line_of(a, env, l);
 
 		load_run(a, line, r, x);
 		for (int shift = 0;; shift += 8) {
-			sort_digit(x, r, shift, counts, sums, s);
+			sort_digit<TOPK_ITEMS, WARPS>(x, r, shift, counts, sums, s);
 			if (shift + 8 == 8 * (int)sizeof(mem))
 				break;
 #pragma unroll

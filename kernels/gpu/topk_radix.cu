@@ -3,18 +3,21 @@
  * The k best of each line, in order, of long lines of which many are wanted: a radix sort.
  *
  * Algorithm: digits of eight bits, the lowest first, three launches each. A block counts the digits
- * of a tile; a warp for each digit adds up the counts of the tiles before; a block ranks its tile's
- * elements, those of a digit in the order they lie in, and puts each where it goes. Of a warp's
- * lanes those with one digit find each other by ballots, so ranks are in order and the sort is
- * stable: of equal keys the lower index comes first. The last digit writes the results.
+ * of a tile; a warp for each digit adds up the counts of the tiles before; a block sorts its tile
+ * by the digit in shared memory, and writes what lies together there together. Of a warp's lanes
+ * those with one digit find each other by ballots, so ranks are in order and the sort is stable: of
+ * equal keys the lower index comes first. The last digit writes the results.
  *
- * Tiles: 256 threads with RADIX_ITEMS elements each; 8 KiB of shared memory (4 with warps of 64).
- * Traffic: for each digit, of which a type has one a byte, an item of 8 bytes (16) of each element
- * is read twice and written once, by runs of some items.
+ * Tiles: 256 threads with RADIX_ITEMS elements each; an item of 8 bytes (16) of each in shared
+ * memory, and 9 KiB (5 with warps of 64).
+ * Traffic: for each digit, of which a type has one a byte, the item of each element is read twice
+ * and written once, by runs of a tile's elements with one digit.
  * Source: Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs"
  * (2009); ranks by ballots as in Ashkiani et al., "GPU Multisplit" (2016).
- * Limits: all types; lines below 2^32.
+ * Limits: all types; lines below 2^32; 128 bytes of items a thread.
  */
+#define RLX_G_BLOCKS	(RADIX_ITEMS < 16 ? 4 : 3)
+
 #include "kernels/gpu/radix.h"
 
 #define TILE	(256 * RADIX_ITEMS)
@@ -31,6 +34,8 @@ struct pass {
 	/* smem */
 	uint32_t	*counts;	/* [WARPS][DIGITS] */
 	uint32_t	*sums;		/* [WARPS] */
+	uint32_t	*to_line;	/* [DIGITS]: from places in the tile */
+	item		*sorted;	/* [TILE] */
 };
 
 static DEV inline struct pass pass_of(const struct rlx_k_topk &a, const struct rlx_g_env &env)
@@ -94,36 +99,31 @@ static DEV inline void add_up(const struct pass &p, int64_t d)
 		p.all[d] = sum;
 }
 
+/* A tile goes by shared memory, so that what lies together there is written by runs. */
 static DEV inline void scatter(const struct rlx_k_topk &a, const struct rlx_g_env &env,
 			       const struct pass &p, const struct line &line, int64_t l, int64_t t)
 {
-	int64_t first = t * TILE + warp_id() * WARP * RADIX_ITEMS + lane_id();
-	uint32_t *own = p.counts + warp_id() * DIGITS, rank[RADIX_ITEMS];
+	const int64_t from = t * TILE, d = l * DIGITS + threadIdx.x;
+	const struct run r = run_of<256>((int)(a.n - from < TILE ? a.n - from : TILE));
+	const uint32_t all = p.all[d], before = p.before[d * p.tiles + t];
 	item x[RADIX_ITEMS];
-	int64_t d;
+	uint32_t start;
 
-	for (int w = 0; w < WARPS; w++)
-		p.counts[w * DIGITS + threadIdx.x] = 0;
 #pragma unroll
 	for (int j = 0; j < RADIX_ITEMS; j++)
-		x[j] = first + j * WARP < a.n ? load(a, p, line, l, first + j * WARP) : no_item();
+		x[j] = load(a, p, line, l, from + r.within(j));
+	start = digit_start(all, p.sums) + before;
+	start -= sort_digit<RADIX_ITEMS, WARPS>(x, r, p.shift, p.counts, p.sums, p.sorted);
+	p.to_line[threadIdx.x] = start;
 	__syncthreads();
-#pragma unroll
-	for (int j = 0; j < RADIX_ITEMS; j++)
-		rank[j] = rank_of(digit_of(x[j], p.shift), first + j * WARP < a.n, own);
-	__syncthreads();
-	d = l * DIGITS + threadIdx.x;
-	place_digits<WARPS>(p.counts, p.sums, p.all[d], p.before[d * p.tiles + t]);
-#pragma unroll
-	for (int j = 0; j < RADIX_ITEMS; j++) {
-		uint32_t at = own[digit_of(x[j], p.shift)] + rank[j];
+	for (int i = (int)threadIdx.x; i < r.n; i += 256) {
+		const item y = p.sorted[i];
+		uint32_t at = p.to_line[digit_of(y, p.shift)] + (uint32_t)i;
 
-		if (first + j * WARP >= a.n)
-			continue;
 		if (p.to)
-			p.to[l * a.n + at] = x[j];
+			p.to[l * a.n + at] = y;
 		else if (at < a.k)
-			put_result(a, env, line, at, x[j].at());
+			put_result(a, env, line, at, y.at());
 	}
 	__syncthreads();
 }
@@ -132,10 +132,14 @@ RLX_G_KERNEL(topk_radix, struct rlx_k_topk, 256)
 {
 	SHARED(uint32_t, counts, [WARPS * DIGITS]);
 	SHARED(uint32_t, sums, [WARPS]);
+	SHARED(uint32_t, to_line, [DIGITS]);
+	SHARED(item, sorted, [TILE]);
 	struct pass p = pass_of(a, env);
 
 	p.counts = counts;
 	p.sums = sums;
+	p.to_line = to_line;
+	p.sorted = sorted;
 	if (env.pass % 3 == 1) {
 		for (int64_t d = (int64_t)blockIdx.x * WARPS + warp_id(); d < p.lines * DIGITS;
 		     d += (int64_t)gridDim.x * WARPS)

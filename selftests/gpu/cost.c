@@ -244,19 +244,24 @@ TEST(topk)
 	CHECKF(l.ns < 2 * rlx_g_least_ns(&l), "%g ns", l.ns);
 }
 
-/* Lines that shared memory holds are sorted there by digits; as measured on an H200. */
-TEST(topk_block)
+/* Lines that shared memory holds are sorted there by digits, others too; as measured on an H200. */
+TEST(topk_digits)
 {
 	static const struct {
 		struct rlx_k_topk	a;
+		enum rlx_g_variant	variant;
 		double			ns;
 	} row[] = {
-		{ { .outer = 3701, .n = 2320, .k = 2320, .type = RLX_F16 }, 153e3 },
-		{ { .outer = 1549, .n = 5736, .k = 5736, .type = RLX_F16 }, 147e3 },
-		{ { .outer = 2945, .n = 8704, .k = 8704, .type = RLX_F32 }, 905e3 },
-		{ { .outer = 31462, .n = 1003, .k = 1003, .type = RLX_F32 }, 916e3 },
-		{ { .outer = 12000, .n = 1000, .k = 500, .type = RLX_F16 }, 190e3 },
-		{ { .outer = 1, .n = 4096, .k = 4096, .type = RLX_F32 }, 19.4e3 },
+		{ { .outer = 3701, .n = 2320, .type = RLX_F16 }, RLX_G_topk_block, 153e3 },
+		{ { .outer = 1549, .n = 5736, .type = RLX_F16 }, RLX_G_topk_block, 147e3 },
+		{ { .outer = 2945, .n = 8704, .type = RLX_F32 }, RLX_G_topk_block, 905e3 },
+		{ { .outer = 31462, .n = 1003, .type = RLX_F32 }, RLX_G_topk_block, 916e3 },
+		{ { .outer = 2000, .n = 4000, .type = RLX_I64 }, RLX_G_topk_block, 497e3 },
+		{ { .outer = 1, .n = 4096, .type = RLX_F32 }, RLX_G_topk_block, 19.4e3 },
+		{ { .outer = 500, .n = 20000, .type = RLX_F32 }, RLX_G_topk_radix, 728e3 },
+		{ { .outer = 39, .n = 664851, .type = RLX_F16 }, RLX_G_topk_radix, 939e3 },
+		{ { .outer = 100, .n = 40000, .type = RLX_I64 }, RLX_G_topk_radix, 923e3 },
+		{ { .outer = 1, .n = 1000000, .type = RLX_F32 }, RLX_G_topk_radix, 94e3 },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
@@ -267,8 +272,9 @@ TEST(topk_block)
 		struct rlx_k_topk a = row[i].a;
 
 		a.inner = 1;
+		a.k = a.n;
 		rlx_g_topk_launch(&a, &l);
-		CHECK_EQ(l.variant, RLX_G_topk_block);
+		CHECK_EQ(l.variant, row[i].variant);
 		CHECKF(l.ns > row[i].ns / 1.45 && l.ns < row[i].ns * 1.45, "%zu: %g ns", i, l.ns);
 		l.most_shared = 8 << 10;	/* not even the counts fit */
 		rlx_g_topk_launch(&a, &l);
