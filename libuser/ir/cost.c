@@ -21,13 +21,13 @@ struct rlx_cost rlx_op_cost(const struct rlx_infer *q)
 
 bool rlx_node_grows(const struct rlx_graph *g, const struct rlx_node *n)
 {
-	int64_t in = 0, out = 0;
+	double in = 0, out = 0;	/* sums of bytes that are int64 each */
 	uint32_t i;
 
 	for (i = 0; i < n->n_in; i++)
-		in += n->in[i] ? rlx_type_bytes(&g->val[n->in[i]].type) : 0;
+		in += n->in[i] ? (double)rlx_type_bytes(&g->val[n->in[i]].type) : 0;
 	for (i = 0; i < n->n_out; i++)
-		out += rlx_type_bytes(&g->val[n->out + i].type);
+		out += (double)rlx_type_bytes(&g->val[n->out + i].type);
 	return out > 4 * in + 4096;
 }
 
