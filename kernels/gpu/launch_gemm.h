@@ -127,9 +127,10 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 		t->steps = (double)rlx_g_ceil((int64_t)a->k, 8);
 		t->step_ns = size > 2 ? (rlx_g_gemm_wide(a, size) ? 80 : 120) :
 				rlx_g_gemm_wide(a, size) ? 60 : 75;
+		t->resident = size > 2 ? 0 : 2;
 	}
 	t->begin_ns = cols && size == 2 ? 600 : 0;
-	t->end_ns = 200;
+	t->end_ns = cols || size > 2 ? 200 : 500;	/* sums of eight rows, as many columns */
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = !cols ? 256 * (size > 2 ? 2 : 8) * size :
 		       256 * 16 * (double)(wide ? once * (a->m > 4 ? 1 : 2) : 1);
@@ -214,14 +215,15 @@ static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launc
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	double cols = l->param.gemm_small_m.GEMM_COLS, warps = l->block[0] / 32;
-	bool cached = !rlx_g_gemm_b_bytes(a);
+	bool cached = !rlx_g_gemm_b_bytes(a), wide = rlx_g_gemm_wide(a, 2) && a->k % 8 == 0;
 
 	t->rate = RLX_G_RATE_mma_f16;
 	t->part = 0.5;
 	t->flops = 2.0 * 16 * cols * (double)a->k;
 	t->l2_bytes = (16 + (cached ? 0 : cols)) * (double)a->k * 2;
 	t->steps = (double)rlx_g_ceil((int64_t)a->k, 32) / warps;
-	t->step_ns = (cols > 16 ? 120 : 80) * (rlx_g_gemm_wide(a, 2) ? 1 : 3);
+	t->step_ns = (cols > 16 ? 120 : 80) * (wide ? 1 : 8);
+	t->begin_ns = wide ? 0 : 500;
 	t->end_ns = 150 + cols * 4;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (cols > 16 ? 2 : 4) * (16 + cols) * 64 / 6;
@@ -296,6 +298,9 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
+	if (rlx_k_type_size(a->c_type) == 2)	/* lines that do not begin at 8 bytes, or at 4 */
+		t->end_ns += a->ldc % 2 ? 1200 + (double)(m * n) / 8 :
+			     a->ldc % 4 ? (double)(m * n) / 20 : 0;
 	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
@@ -479,10 +484,11 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	if (half && a->a_type != a->b_type)	/* converted, by elements */
 		t->step_ns = 1500;
 	else if (half)
-		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 400 : 300) + (edge == 16 ? 600 : 0);
+		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 800 : 300) + (edge == 16 ? 600 : 0);
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
-	t->begin_ns = half ? 600 : 0;
+	if (half)	/* the end goes by lines of four sums of a lane, one after the other */
+		t->begin_ns = (odd % 8 ? 0 : 600) + 220 * (edge > 32 ? edge / 8 : 4);
 	/* a large tile waits for each of the pieces that it adds to */
 	t->end_ns = (edge > 32 ? 300 : 100) +
 		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17) *
