@@ -3,9 +3,9 @@
  * GEMM of f16 or bf16 (or of f32 rounded to bf16 or TF32) by a warp's tensor cores, and what
  * types are multiplied and stored.
  *
- * Algorithms: tiles in shared memory (gemm_mma_tile.h), small M (gemm_small_m.h), GEMV
- * (gemv.h), and grouped GEMM, whose first pass sorts rows by expert (expert_rows.h) and whose
- * second multiplies tiles of one expert's rows each.
+ * Algorithms: tiles in shared memory (gemm_mma_tile.h), small M (gemm_small_m.h), tiles that are
+ * in registers alone (gemm_direct.h), GEMV (gemv.h), and grouped GEMM, whose first pass sorts rows
+ * by expert (expert_rows.h) and whose second multiplies tiles of one expert's rows each.
  *
  * Limits: any shape and alignment; what does not begin at 16 bytes takes longer. Sums are f32.
  * Two f16 operands are multiplied as f16, all others as bf16: f16 beside bf16 loses f16's last
@@ -15,11 +15,15 @@
 #define RLX_G_BLOCKS	(GEMM_TYPE_A == RLX_F32 ? 1 : 2)
 #elif defined(RLX_KERNEL_gemm_mma)	/* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(GEMM_EDGE == 128 ? 2 : GEMM_EDGE == 64 ? 4 : 8)
+#elif defined(RLX_KERNEL_gemm_direct)
+#define RLX_G_BLOCKS	(GEMM_COLS > 32 ? 1 : 2)
 #endif
 #if defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
 #define GEMM_B_COLS	1
 #elif defined(RLX_KERNEL_gemm_grouped)
 #define GEMM_B_COLS	0
+#elif defined(RLX_KERNEL_gemm_direct)
+#define GEMM_B_COLS	(!GEMM_BY_N)
 #endif
 #ifndef GEMM_EDGE	/* of who has no such tiles */
 #define GEMM_EDGE	64
@@ -144,6 +148,15 @@ RLX_G_KERNEL_PDL(gemm_horizontal, struct rlx_g_horizontal, GEMM_COLS == 8 &&
 	small_m(g, env, (float *)shared, block, &a, first);
 }
 #endif
+#elif defined(RLX_KERNEL_gemm_direct)
+#include "kernels/gpu/gemm_direct.h"
+
+RLX_G_KERNEL_PDL(gemm_direct, struct rlx_k_gemm, 384)
+{
+	SHARED_DYNAMIC(shared);
+
+	direct(a, env, (float *)shared, blockIdx.x);
+}
 #elif defined(RLX_KERNEL_gemm_grouped)
 RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, THREADS)
 {

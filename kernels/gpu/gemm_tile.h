@@ -31,6 +31,14 @@
 /* GEMV by columns (gemv.h): lanes of a column, each with @per of its @k at a time. */
 #define GEMV_LANES(k, per)	((k) > 16 * (per) ? 32 : (k) > 8 * (per) ? 16 : 8)
 
+/*
+ * In registers (gemm_direct.h): k of a step; steps that a warp has under way, by columns of a block
+ * and bytes that a load takes of k and of n, whose halves apart take twice the registers.
+ */
+#define GEMM_DIRECT_K		32
+#define GEMM_DIRECT_AHEAD(cols, by_k, by_n)				\
+	((cols) > 32 || ((cols) > 16 && ((by_n) ? (by_n) : (by_k)) == 2) ? 1 : (cols) > 8 ? 2 : 4)
+
 /* Of enum rlx_dtype f32 and the first type of fp8, for #if, which knows no enum. */
 #define GEMM_F32	2
 #define GEMM_F8		5

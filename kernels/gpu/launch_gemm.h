@@ -7,7 +7,8 @@
  * asked for are compared by the time that each takes in each of its tiles (cost.h), and the least
  * is taken. Of f16 and bf16: weight-streaming GEMV (M up to 16, lines at 16 bytes), GEMV (M up to
  * 8), small M (up to 64 rows, B by columns), wgmma (sm_90; operands whose lines do not begin at 16
- * bytes are repacked; split-K where tiles are few), tiles by MMA.
+ * bytes are repacked; split-K where tiles are few), tiles by MMA, tiles in registers alone (small
+ * products, lines that begin anywhere).
  *
  * Weights that stay in the cache between runs are read while the launch ahead ends, and so cost
  * nothing (rlx_g_gemm_b_bytes()).
@@ -228,6 +229,80 @@ static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launc
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (cols > 16 ? 2 : 4) * (16 + cols) * 64 / 6;
 	t->resident = 1;
+}
+
+/* ---- tiles in registers ---- */
+
+/* Bytes, at most 16, by which pieces of lines of @n 16-bit elements can be read; or'ed @lines. */
+static inline int32_t rlx_g_direct_by(uint64_t lines, size_t n)
+{
+	uint64_t odd = lines | 2 * (uint64_t)n | 16;
+
+	return (int32_t)(odd & -odd);
+}
+
+static inline const char *rlx_g_direct_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const size_t most = INT32_MAX / 2;
+
+	if (a->trans_a || a->b_form == RLX_B_PACKED)
+		return "a is transposed, or b packed";
+	if (a->a_type != a->b_type || rlx_k_type_size(a->a_type) != 2)
+		return "a and b are not both f16 or both bf16";
+	if (a->b_form == RLX_B_COLS && rlx_g_gemm_wide(a, 2) && a->k % 8 == 0)
+		return "b is by columns of which each begins at 16 bytes, as others want it";
+	return a->k > most || a->n > most || a->m > most ? "a size is over 2^30" : NULL;
+}
+
+/* Each width of a block; warps that split k, but for what few of them have to do. */
+static inline bool rlx_g_direct_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool by_cols = a->b_form == RLX_B_COLS;
+	uint64_t lines = rlx_g_gemm_lines(a, false, 2), b = rlx_g_gemm_lines(a, true, 2);
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_DIRECT_K);
+	uint32_t warps = steps < 12 ? (uint32_t)(steps + steps % 2) : 12;
+	int32_t cols = 64 >> i, by_n = by_cols ? 0 : rlx_g_direct_by(b, a->n);
+	uint32_t least = (uint32_t)cols * (a->m < 16 ? (uint32_t)a->m : 16) > 512 ? 4 : 2;
+
+	if (i > 3)
+		return false;
+	warps = warps < least ? least : warps;	/* for the end */
+	rlx_g_line(l, rlx_g_ceil((int64_t)a->n, cols) * rlx_g_small_m_down(a), warps * 32);
+	l->shared = warps * 16 * (uint32_t)(cols + 4) * (uint32_t)sizeof(float);
+	l->can = l->can && l->grid[0] < 1 << 30 && l->shared <= l->most_shared;
+	RLX_G_VARIANT(l, gemm_direct, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_COLS = cols,
+		      .GEMM_BY_K = rlx_g_direct_by(by_cols ? lines | b : lines, a->k),
+		      .GEMM_BY_N = by_n < cols / 4 ? by_n : cols / 4);
+	return true;
+}
+
+/*
+ * Warps wait for memory once for all that they have under way; what blocks keep from each other
+ * is the way of loads into registers, each of which takes eight lines or so.
+ */
+static inline void rlx_g_direct_cost(const void *args, const struct rlx_g_launch *l,
+				     struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_g_gemm_direct_param *p = &l->param.gemm_direct;
+	double cols = p->GEMM_COLS, warps = l->block[0] / 32, loads;
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_DIRECT_K);
+
+	loads = 32.0 / p->GEMM_BY_K + (p->GEMM_BY_N ? 2 * cols / p->GEMM_BY_N :
+							2 * cols / p->GEMM_BY_K);
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.4;
+	t->flops = 2.0 * 16 * cols * (double)a->k;
+	t->l2_bytes = (16 + cols) * (double)a->k * 2;
+	t->steps = (double)rlx_g_ceil(steps, (int64_t)warps * GEMM_DIRECT_AHEAD(p->GEMM_COLS,
+						p->GEMM_BY_K, p->GEMM_BY_N));
+	t->step_ns = 350;
+	t->end_ns = 50 + 50 * warps + 4 * cols + 2.5 * loads * (double)steps;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->resident = (cols > 32 ? 256 : 640) / l->block[0];	/* as registers let */
+	t->resident += !t->resident;
 }
 
 static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
@@ -790,13 +865,14 @@ static inline void rlx_g_gemm_i8_describe(const void *args, char *buf, size_t si
 	{ RLX_G_gemm_small_m, rlx_g_small_m_why_not, rlx_g_small_m_plan, rlx_g_small_m_cost }, \
 	{ RLX_G_gemm_wgmma, rlx_g_gemm_wgmma_why_not, rlx_g_gemm_wgmma_plan, \
 	  rlx_g_gemm_wgmma_cost },					\
-	{ RLX_G_gemm_mma, rlx_g_gemm_mma_why_not, rlx_g_gemm_mma_plan, rlx_g_gemm_mma_cost }
+	{ RLX_G_gemm_mma, rlx_g_gemm_mma_why_not, rlx_g_gemm_mma_plan, rlx_g_gemm_mma_cost }, \
+	{ RLX_G_gemm_direct, rlx_g_direct_why_not, rlx_g_direct_plan, rlx_g_direct_cost }
 
 /* Whose arguments stay a GEMM's. */
 static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
 {
 	static const struct rlx_g_option option[] = { RLX_G_GEMM_16BIT };
-	static const struct rlx_g_family family = { "gemm", option, 4, rlx_g_gemm_describe };
+	static const struct rlx_g_family family = { "gemm", option, 5, rlx_g_gemm_describe };
 
 	rlx_g_choose(&family, args, l);
 }
@@ -809,7 +885,7 @@ static inline void rlx_g_gemm_16bit_launch(const void *args, struct rlx_g_launch
 		  rlx_g_gemm_stream_cost },
 		RLX_G_GEMM_16BIT,
 	};
-	static const struct rlx_g_family family = { "gemm", option, 5, rlx_g_gemm_describe };
+	static const struct rlx_g_family family = { "gemm", option, 6, rlx_g_gemm_describe };
 
 	rlx_g_choose(&family, args, l);
 }

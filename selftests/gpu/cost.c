@@ -210,6 +210,48 @@ TEST(any_gemm)
 	}
 }
 
+/* Small products of f16, many of them: what an H200 takes, and least by this kernel. */
+TEST(small_products)
+{
+	static const struct {
+		size_t	batch, m, n, k;
+		bool	cols;
+		enum rlx_g_variant	variant;
+		double	us;
+	} p[] = {
+		{ 28, 1, 672, 37, false, RLX_G_gemm_direct, 3.8 },
+		{ 24, 24, 18, 48, false, RLX_G_gemm_direct, 2.7 },
+		{ 96, 118, 16, 470, true, RLX_G_gemm_direct, 11.7 },
+		{ 42, 8, 80, 1024, false, RLX_G_gemm_direct, 5.2 },
+		{ 32, 128, 16, 20, false, RLX_G_gemm_direct, 2.7 },
+		{ 35, 2, 256, 364, true, RLX_G_gemm_direct, 7.7 },
+		{ 32, 36, 128, 50, false, RLX_G_gemm_direct, 3.7 },
+		{ 3, 128, 40, 432, false, RLX_G_gemm_direct, 3.5 },
+		{ 40, 880, 37, 49, true, RLX_G_gemm_mma, 16.4 },
+		{ 85, 384, 18, 39, false, RLX_G_gemm_mma, 9.0 },
+		{ 16, 128, 256, 128, true, RLX_G_gemm_wgmma, 3.3 },
+		{ 100, 200, 64, 200, false, RLX_G_gemm_wgmma, 6.6 },
+	};
+
+	for (size_t i = 0; i < sizeof(p) / sizeof(p[0]); i++) {
+		size_t m = p[i].m, n = p[i].n, k = p[i].k;
+		struct rlx_k_gemv_stream a = { .g = {
+			.m = m, .n = n, .k = k, .lda = k, .ldb = p[i].cols ? k : n, .ldc = n,
+			.alpha = 1, .b_form = p[i].cols ? RLX_B_COLS : RLX_B_ROWS,
+			.a_type = RLX_F16, .b_type = RLX_F16, .c_type = RLX_F16,
+			.batch = { 1, p[i].batch }, .a_step = { 0, m * k },
+			.b_step = { 0, n * k }, .c_step = { 0, m * n },
+		} };
+		struct rlx_g_launch l = { .processors = 132, .arch = 90, .most_shared = 227 << 10,
+					  .chip = gpu_chip_usual() };
+
+		rlx_g_gemm_16bit_launch(&a, &l);
+		CHECKF(l.variant == p[i].variant && l.ns < 1300 * p[i].us && l.ns > 700 * p[i].us,
+		       "%zu of %zux%zux%zu: kernel %d, %g ns", p[i].batch, m, n, k, l.variant,
+		       l.ns);
+	}
+}
+
 /* The sort of all, as measured on an H100; far less of few, which are selected. */
 TEST(topk)
 {
