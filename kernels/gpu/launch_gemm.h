@@ -361,6 +361,7 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
 			(int64_t)rlx_k_gemm_batches(a);
 	double k, part = (double)(m * n) * 4 / 60;
+	double stored = (double)m * ((double)n < (double)a->n ? (double)n : (double)a->n);
 
 	if (p->GEMM_SPLIT_K) {
 		parts = l->grid[0] / tiles;
@@ -374,8 +375,8 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
 	if (rlx_k_type_size(a->c_type) == 2)	/* lines that do not begin at 8 bytes, or at 4 */
-		t->end_ns += a->ldc % 2 ? 1200 + (double)(m * n) / 8 :
-			     a->ldc % 4 ? (double)(m * n) / 20 : 0;
+		t->end_ns += a->ldc % 2 ? (a->n < 16 ? 75 * (double)a->n : 1200) + stored / 8 :
+			     a->ldc % 4 ? stored / 20 : 0;
 	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
