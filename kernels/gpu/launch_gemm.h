@@ -564,7 +564,8 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
 	if (half)	/* the end goes by lines of four sums of a lane, one after the other */
-		t->begin_ns = (odd % 8 ? 0 : 600) + 220 * (edge > 32 ? edge / 8 : 4);
+		t->begin_ns = (odd % 8 ? 0 : 600) +
+			      220 * (edge > 32 ? edge / 8 : edge > 16 || odd % 8 ? 4 : 0);
 	/* a large tile waits for each of the pieces that it adds to */
 	t->end_ns = (edge > 32 ? 300 : 100) +
 		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17) *
