@@ -527,8 +527,8 @@ static double patch_norm(const struct shape *s, const struct conv_data *d,
 }
 
 /*
- * The largest error of wino_c in the unit its header states, infinite where there is none: what is
- * not finite in f32 is to be just that.
+ * The largest error of wino_c in the unit its header states; what is not finite in f32 is to be
+ * just that.
  */
 static double wino_error(const struct shape *s, const struct conv_data *d, const float *y)
 {
@@ -544,7 +544,7 @@ static double wino_error(const struct shape *s, const struct conv_data *d, const
 					if (isnan(want) ? isnan(y[at]) : y[at] == want)
 						continue;
 					err = fabs(y[at] - d->y[at]) / (patch_norm(s, d, o) + 1);
-					worst = err < worst ? worst : isnan(err) ? INFINITY : err;
+					worst = rlx_test_worse(worst, err);
 				}
 	return worst;
 }

@@ -69,7 +69,7 @@ static double ulps(double y, long double w)
 {
 	int e;
 
-	if (isnan(w) || isinf((double)w) || isinf(y))
+	if (isnan(w) || isinf((double)w) || !isfinite(y))
 		return isnan(w) ? (isnan(y) ? 0 : INFINITY) : y == (double)w ? 0 : INFINITY;
 	if (w == 0)
 		return y == 0 ? 0 : INFINITY;

@@ -104,6 +104,13 @@ void rlx_test_skip(const char *fmt, ...)
 uint64_t rlx_test_seed(void);
 uint64_t rlx_test_rand(uint64_t *state);
 double rlx_test_uniform(uint64_t *state, double lo, double hi);
+
+/* The larger error; NaN, of which fmax() knows nothing, stays. */
+static inline double rlx_test_worse(double worst, double error)
+{
+	return worst != worst || error <= worst ? worst : error;
+}
+
 /*
  * Is less gone than @seconds since @from, by CLOCK_MONOTONIC in ns, or than as much longer as what
  * else runs makes this machine slow?

@@ -204,7 +204,8 @@ static void compare(const char *device, enum rlx_dtype dt, const struct rlx_opti
 		double a = element(train_at(&r, RLX_IO_STATE, "w"), dt, i);
 		double e = element(train_at(&r, RLX_IO_STATE, "ema.w"), dt, i);
 
-		worst = fmax(worst, fmax(fabs(a - x.w[i]), fabs(e - x.ema[i])) / top[i]);
+		worst = rlx_test_worse(worst, fabs(a - x.w[i]) / top[i]);
+		worst = rlx_test_worse(worst, fabs(e - x.ema[i]) / top[i]);
 	}
 	CHECKF(worst <= tol, "%s, kind %d in %s: off by %g after %d steps", device, o->kind,
 	       rlx_dtype_name(dt), worst, STEPS);
