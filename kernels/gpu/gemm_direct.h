@@ -195,7 +195,7 @@ template <int N> static DEV inline void direct_add(const float *smem, float *sum
  * take one by one have to lie side by side in a warp.
  */
 template <int N>
-static DEV inline void direct_end(const struct rlx_k_gemm &g, const operands &o,
+static DEV inline void direct_epilogue(const struct rlx_k_gemm &g, const operands &o,
 				  const float *smem, int64_t row, int64_t col)
 {
 	bool wide = N == 4 && o.is_wide(g);
@@ -230,9 +230,9 @@ static DEV inline void direct_put(const struct rlx_k_gemm &g, const operands &o,
 			     mma_c_col(i) * DIRECT_V + j % DIRECT_V] = c[j][i];
 	__syncthreads();
 	if (rlx_g_gemm_scatters(&g, sizeof(type_c)))
-		direct_end<1>(g, o, smem, row, col);
+		direct_epilogue<1>(g, o, smem, row, col);
 	else
-		direct_end<4>(g, o, smem, row, col);
+		direct_epilogue<4>(g, o, smem, row, col);
 }
 
 /* Block @block's tile; @smem: DIRECT_ROWS x DIRECT_LD floats for each warp. */

@@ -268,7 +268,7 @@ static inline bool rlx_g_direct_plan(const void *args, unsigned int i, struct rl
 
 	if (i > 3)
 		return false;
-	warps = warps < least ? least : warps;	/* for the end */
+	warps = warps < least ? least : warps;	/* for the epilogue */
 	rlx_g_line(l, rlx_g_ceil((int64_t)a->n, cols) * rlx_g_small_m_down(a), warps * 32);
 	l->shared = warps * 16 * (uint32_t)(cols + 4) * (uint32_t)sizeof(float);
 	l->can = l->can && l->grid[0] < 1 << 30 && l->shared <= l->most_shared;
@@ -563,7 +563,7 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 800 : 300) + (edge == 16 ? 600 : 0);
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
-	if (half)	/* the end goes by lines of four sums of a lane, one after the other */
+	if (half)	/* the epilogue goes by rows of four sums of a lane, one after the other */
 		t->begin_ns = (odd % 8 ? 0 : 600) +
 			      220 * (edge > 32 ? edge / 8 : edge > 16 || odd % 8 ? 4 : 0);
 	/* a large tile waits for each of the pieces that it adds to */
