@@ -239,7 +239,7 @@ const struct gpu_chip *gpu_chip_text(const struct rlx_gpu_vendor *v, const struc
 static enum rlx_status store(const char *dir, const struct gpu_job *j, const struct image *i,
 			     struct rlx_error *err)
 {
-	return rlx_disk_cache_store(dir, j->key, i->p, i->n) ?
+	return rlx_disk_cache_write(dir, j->key, i->p, i->n) ?
 		rlx_fail(err, RLX_EIO, "%s: cannot be written", dir) : RLX_OK;
 }
 

@@ -224,7 +224,7 @@ static bool make_folders(const char *path)
 	return true;
 }
 
-enum rlx_status rlx_disk_cache_store(const char *dir, const char *key, const void *data,
+enum rlx_status rlx_disk_cache_write(const char *dir, const char *key, const void *data,
 				size_t bytes)
 {
 	char path[4096], aside[4096];
@@ -258,10 +258,18 @@ enum rlx_status rlx_disk_cache_store(const char *dir, const char *key, const voi
 	ok = f && fwrite(file, 1, n, f) == n;
 	ok = !(f ? fclose(f) : close(fd)) && ok;	/* some file systems tell only now */
 	ok = ok && !rename(aside, path);
-	if (ok)
-		trim(dir, MOST_OF_ALL);
-	else
+	if (!ok)
 		unlink(aside);
 	rlx_free(file);
 	return ok ? RLX_OK : RLX_EIO;
+}
+
+enum rlx_status rlx_disk_cache_store(const char *dir, const char *key, const void *data,
+				size_t bytes)
+{
+	enum rlx_status st = rlx_disk_cache_write(dir, key, data, bytes);
+
+	if (!st)
+		trim(dir, MOST_OF_ALL);
+	return st;
 }

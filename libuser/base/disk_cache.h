@@ -24,7 +24,18 @@ bool rlx_disk_cache_dir(const char *kind, char *buf, size_t size);
 enum rlx_status rlx_disk_cache_load(const char *dir, const char *key, void **out,
 			       size_t *out_bytes);
 
-/* Keep @data. A failure leaves nothing behind, but for folders, and may be ignored. */
+/*
+ * Write @data into @dir, which is made where there is none, and take nothing else away: for
+ * folders that somebody named, where each file is wanted. A failure leaves nothing behind, but
+ * for folders.
+ */
+enum rlx_status rlx_disk_cache_write(const char *dir, const char *key, const void *data,
+				size_t bytes);
+
+/*
+ * The same into a cache: beyond 256 MiB its files that were not used for longest go. A failure
+ * may be ignored.
+ */
 enum rlx_status rlx_disk_cache_store(const char *dir, const char *key, const void *data,
 				size_t bytes);
 

@@ -272,6 +272,18 @@ TEST(what_others_keep_there_stays)
 	CHECK(holds("first", "makes the folder") && holds("second", "finds room"));
 }
 
+/* A folder that somebody named, of prebuilt kernels, has all that is written into it. */
+TEST(what_is_written_stays)
+{
+	new_folder();
+	store("first", "makes the folder");
+	sparse_file(NAME("a", ".bin"), 200, 9);
+	sparse_file(NAME("b", ".bin"), 200, 8);
+	CHECK(!rlx_disk_cache_write(dir, "second", "one", 3));
+	CHECK(is_there(NAME("a", ".bin")) && is_there(NAME("b", ".bin")));
+	CHECK(holds("first", "makes the folder") && holds("second", "one"));
+}
+
 TEST(no_memory)
 {
 	void *p;
