@@ -40,7 +40,8 @@ WARN	:= -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes \
 	   -Wmissing-prototypes -Wno-missing-field-initializers -Wno-unused-parameter
 CPPFLAGS += -D_GNU_SOURCE -DRLX_VERSION='"$(VERSION)"' \
 	    -I. -Ilibuser -Ilibuser/include -I$(BUILD)/gen
-CFLAGS	+= -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -pthread $(SAN)
+# Sums have the same bits where processors multiply and add at once (ARM): kernels alone contract.
+CFLAGS	+= -std=gnu11 $(OPT) -ffp-contract=off $(WARN) -fPIC -fvisibility=hidden -pthread $(SAN)
 LDFLAGS	+= -pthread -Wl,--build-id $(SAN)
 LDLIBS	+= -luring -lm -ldl
 
