@@ -101,15 +101,6 @@ static void watch_forks(void)
 	pthread_atfork(NULL, NULL, on_fork);
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 static void futex_wait(_Atomic uint32_t *word, uint32_t val)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, val, NULL, NULL, 0);
@@ -205,7 +196,7 @@ static bool spin(struct rlx_pool *p, uint32_t *seen, unsigned int shift)
 		for (i = 0; i < 32; i++) {
 			if (enter(p, seen))
 				return true;
-			relax();
+			rlx_cpu_relax();
 		}
 		if (atomic_load_explicit(&p->stop, memory_order_relaxed))
 			return false;
@@ -445,7 +436,7 @@ static void wait_inside(struct rlx_pool *p)
 		g = atomic_load_explicit(&p->gate, memory_order_acquire);
 		if (!gate_inside(g))
 			return;
-		relax();
+		rlx_cpu_relax();
 		if (++i % 32)
 			continue;
 		if (!start)

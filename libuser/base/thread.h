@@ -12,6 +12,19 @@
  */
 int rlx_thread_new(pthread_t *out, void *(*fn)(void *), void *arg);
 
+/*
+ * For loops that spin: the other thread of the core, and the bus, have a moment. On ARM by ISB,
+ * which takes about as long as PAUSE; YIELD does nothing where there are no such threads.
+ */
+static inline void rlx_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#endif
+}
+
 /* A condition whose deadlines are of the clock of rlx_now(). */
 void rlx_cond_init(pthread_cond_t *c);
 /* @ns from now; now if that is below 0. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "serve/channel.h"
 #include "serve/check.h"
 
@@ -330,7 +331,7 @@ static bool spin(struct rlx_channel *ch, uint64_t until)
 		for (i = 0; i < RLX_SPIN_BATCH; i++) {
 			if (ch->ops->some(ch))
 				return true;
-			rlx_spin_pause();
+			rlx_cpu_relax();
 		}
 		now = rlx_now();
 		if (now < alive)

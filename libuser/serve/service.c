@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "serve/service.h"
 
 enum { EVENTS_AT_ONCE = 16 };
@@ -15,7 +16,7 @@ static void lock_queue(struct rlx_queue *q)
 {
 	/* A thread that spins must not keep the control thread out for ever. */
 	while (atomic_load_explicit(&q->wanted, memory_order_relaxed))
-		rlx_spin_pause();
+		rlx_cpu_relax();
 	pthread_mutex_lock(&q->lock);
 }
 
@@ -258,7 +259,7 @@ static int fetch_wait(struct rlx_queue *q, struct rlx_work **out,
 		}
 		if (now < until) {
 			n += look(q, out + n, max - n);
-			rlx_spin_pause();
+			rlx_cpu_relax();
 			if (++i % RLX_SPIN_BATCH == 0)
 				now = rlx_now();
 			continue;

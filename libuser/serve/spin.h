@@ -43,13 +43,4 @@ static inline void rlx_spin_learn(struct rlx_spin *s, uint64_t took)
 	s->mean = (s->mean * 7 + took) / 8;
 }
 
-static inline void rlx_spin_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ __volatile__("yield");
-#endif
-}
-
 #endif

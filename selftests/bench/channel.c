@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "rlx/serve.h"
 
 enum { DEPTH = 64, BATCH = 64, SPIN = 1000000000, ROUND_NS = 2000000000 };
@@ -95,7 +96,7 @@ static int word_client(struct way *w, uint32_t *ns, int n)
 
 		atomic_store_explicit(&w->word[0], v, memory_order_release);
 		while (atomic_load_explicit(&w->word[16], memory_order_acquire) != v)
-			__builtin_ia32_pause();
+			rlx_cpu_relax();
 		ns[i] = (uint32_t)(rlx_now() - t);
 	}
 	munmap(w->word, 4096);
@@ -109,7 +110,7 @@ static void word_server(struct way *w)
 	for (;;) {
 		while ((v = atomic_load_explicit(&w->word[0],
 						 memory_order_acquire)) == seen)
-			__builtin_ia32_pause();
+			rlx_cpu_relax();
 		seen = v;
 		atomic_store_explicit(&w->word[16], v, memory_order_release);
 	}
