@@ -73,7 +73,7 @@ RLX_INLINE void gd_dot_part(const struct gd_dot *p, const char *const b[GD_DOT_C
 	RLX_UNROLL
 	for (int i = 0; i < rows * cols; i += 4) {
 		GT_V four[4];
-		gd_four_u sums;
+		gd_four_u sums = { 0 };
 
 		RLX_UNROLL
 		for (int q = 0; q < 4; q++)

@@ -205,7 +205,7 @@ TEST(rounded)
 			double top = 0;
 
 			for (b = i; b < i + 32; b++)
-				top = fmax(top, fabs((double)x[b]));
+				top = rlx_test_worse(top, fabs((double)x[b]));
 			for (b = i; b < i + 32; b++) {
 				double one = how[k].format == RLX_GGUF_AS_Q8_0 ? top :
 					     fabs((double)x[b]);

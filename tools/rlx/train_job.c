@@ -347,13 +347,14 @@ bool train_job_copy(struct train_job *j, struct train_side *side)
 /* A byte by its probability at temperature 0.8; @u is within 0 and 1. */
 static int drawn(const float *logit, double u)
 {
-	double p[256], sum = 0, most = -INFINITY;
+	double p[256], sum = 0;
+	float most = -INFINITY;
 	int i;
 
 	for (i = 0; i < 256; i++)
-		most = fmax(most, (double)logit[i]);
+		most = logit[i] > most ? logit[i] : most;
 	for (i = 0; i < 256; i++)
-		sum += p[i] = exp(((double)logit[i] - most) / 0.8);
+		sum += p[i] = exp(((double)logit[i] - (double)most) / 0.8);
 	for (i = 0, u *= sum; i < 255 && u >= p[i]; i++)
 		u -= p[i];
 	return i;
