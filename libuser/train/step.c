@@ -224,14 +224,17 @@ static void update_one(struct step *s, unsigned int i, const struct rlx_optimize
 
 static void update_buffers(struct step *s)
 {
+	rlx_value *next;
 	uint32_t i;
 
-	for (i = 0; i < s->v->n; i++)
-		if (s->v->e[i].next.id) {
-			select_next(s->g, s->ok, rlx_graph_io_find(s->g, RLX_IO_STATE,
-				    s->v->e[i].name), s->v->e[i].next);
-			s->v->e[i].next = RLX_NONE;
-		}
+	for (i = 0; i < s->v->n; i++) {
+		next = vars_next(s->v, s->g, i);
+		if (!next)
+			continue;
+		select_next(s->g, s->ok, rlx_graph_io_find(s->g, RLX_IO_STATE, s->v->e[i].name),
+			    *next);
+		*next = RLX_NONE;
+	}
 }
 
 static bool check(struct step *s, const struct rlx_train_opts *o, rlx_value lr)

@@ -79,9 +79,10 @@ static void add(struct bucket *b, rlx_value *v)
 	b->bytes += bytes;
 }
 
-static bool is_shared(const struct var *e)
+/* The next value of a buffer that is a mean over ranks; NULL if entry @i is or has none. */
+static rlx_value *shared_next(struct step *s, uint32_t i)
 {
-	return e->next.id && rlx_dtype_is_float(e->type.dtype);
+	return rlx_dtype_is_float(s->v->e[i].type.dtype) ? vars_next(s->v, s->g, i) : NULL;
 }
 
 static void share(struct step *s, enum rlx_dtype dtype)
@@ -94,8 +95,8 @@ static void share(struct step *s, enum rlx_dtype dtype)
 		add(&b, &s->d[i]);
 	add(&b, &s->loss);
 	for (i = 0; i < s->v->n; i++)
-		if (is_shared(&s->v->e[i]))
-			add(&b, &s->v->e[i].next);
+		if (shared_next(s, i))
+			add(&b, shared_next(s, i));
 	flush(&b);
 }
 
@@ -108,7 +109,7 @@ static rlx_value mean(struct step *s, rlx_value sum, rlx_value own, rlx_value du
 
 void step_share(struct step *s, rlx_value due)
 {
-	rlx_value loss = s->loss, *own;
+	rlx_value loss = s->loss, *own, *next;
 	uint32_t i;
 
 	if (s->o.ranks < 2)
@@ -119,12 +120,14 @@ void step_share(struct step *s, rlx_value due)
 		return;
 	}
 	for (i = 0; i < s->v->n; i++)
-		own[i] = s->v->e[i].next;
+		own[i] = shared_next(s, i) ? *shared_next(s, i) : RLX_NONE;
 	share(s, RLX_F32);
 	share(s, RLX_F64);
 	s->loss = mean(s, s->loss, loss, due);
-	for (i = 0; i < s->v->n; i++)
-		if (is_shared(&s->v->e[i]))
-			s->v->e[i].next = mean(s, s->v->e[i].next, own[i], due);
+	for (i = 0; i < s->v->n; i++) {
+		next = shared_next(s, i);
+		if (next)
+			*next = mean(s, *next, own[i], due);
+	}
 	rlx_free(own);
 }

@@ -43,6 +43,7 @@ void rlx_vars_free(struct rlx_vars *v)
 		rlx_free(v->e[i].like);
 	}
 	rlx_free(v->e);
+	rlx_free(v->next);
 	rlx_free(v->scope);
 	rlx_free(v->from);
 	rlx_free(v);
@@ -89,6 +90,29 @@ struct var *vars_find(const struct rlx_vars *v, const char *name)
 	return NULL;
 }
 
+rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32_t var)
+{
+	uint32_t i;
+
+	for (i = 0; i < v->n_next; i++)
+		if (v->next[i].v.id && v->next[i].g == g && v->next[i].var == var)
+			return &v->next[i].v;
+	return NULL;
+}
+
+static bool add_next(struct rlx_vars *v, const struct rlx_graph *g, uint32_t var, rlx_value next)
+{
+	uint32_t i;
+
+	for (i = 0; i < v->n_next && v->next[i].v.id; i++)
+		;
+	if (i == v->n_next && !rlx_grow(&v->next, &v->cap_next, i + 1, sizeof(*v->next)))
+		return false;
+	v->n_next = i == v->n_next ? i + 1 : v->n_next;
+	v->next[i] = (struct var_next){ .g = g, .var = var, .v = next };
+	return true;
+}
+
 static rlx_value no_memory(struct rlx_graph *g)
 {
 	rlx_graph_fail(g, RLX_ENOMEM, "variables: out of memory");
@@ -119,7 +143,7 @@ static rlx_value state_of(struct rlx_graph *g, struct rlx_vars *v, char *name,
 {
 	struct var *e = vars_find(v, name);
 	char have[96], want[96];
-	rlx_value s;
+	rlx_value s, *next;
 
 	if (e && !rlx_type_equal(&e->type, &type)) {
 		rlx_type_print(&e->type, have, sizeof(have));
@@ -143,7 +167,10 @@ static rlx_value state_of(struct rlx_graph *g, struct rlx_vars *v, char *name,
 	s = rlx_graph_io_find(g, RLX_IO_STATE, e->name);
 	if (s.id)
 		return s;
-	e->next = RLX_NONE;	/* what was said of it was said in another graph */
+	/* a graph that had this one's address and is gone may have left one */
+	next = vars_next(v, g, (uint32_t)(e - v->e));
+	if (next)
+		*next = RLX_NONE;
 	return rlx_state(g, e->name, type);
 }
 
@@ -220,10 +247,10 @@ void rlx_var_next(struct rlx_graph *g, struct rlx_vars *v, rlx_value buffer, rlx
 	} else if (!have || !rlx_type_equal(have, &v->e[i].type)) {
 		rlx_graph_fail(g, RLX_ESHAPE, "the next value of '%s' is not of its type",
 			       v->e[i].name);
-	} else if (v->e[i].next.id) {
+	} else if (vars_next(v, g, i)) {
 		rlx_graph_fail(g, RLX_EEXIST, "'%s' has a next value already", v->e[i].name);
-	} else {
-		v->e[i].next = next;
+	} else if (!add_next(v, g, i, next)) {
+		no_memory(g);
 	}
 }
 

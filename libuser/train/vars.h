@@ -14,14 +14,22 @@ struct var {
 	struct rlx_fill	 fill;
 	uint32_t	 flags;
 	double		 lr;
-	rlx_value	 next;		/* of a buffer, in the graph that is being built */
 	/* Copied from this state at first, not filled: an average begins at the weight. */
 	char		*like;
+};
+
+/* What a buffer is to hold behind a step of a graph; several graphs may be built at a time. */
+struct var_next {
+	const struct rlx_graph	*g;	/* compared, never looked into */
+	uint32_t		 var;	/* entry */
+	rlx_value		 v;	/* RLX_NONE: this row is free */
 };
 
 struct rlx_vars {
 	struct var	*e;
 	uint32_t	 n, cap;
+	struct var_next	*next;
+	uint32_t	 n_next, cap_next;
 	char		*scope;		/* "a.b." */
 	uint32_t	 cap_scope;
 	uint32_t	*from;		/* where each scope begins in it */
@@ -31,6 +39,8 @@ struct rlx_vars {
 
 /* Entry of a name as it is, without scopes; NULL if there is none. */
 struct var *vars_find(const struct rlx_vars *v, const char *name);
+/* Where the next value of entry @var in @g is; NULL if none was said. */
+rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32_t var);
 /* A state of the optimizer or the step: @prefix and @name. It begins as @fill says. */
 rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,
 		     const char *name, struct rlx_type type, struct rlx_fill fill);

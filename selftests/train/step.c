@@ -345,6 +345,55 @@ TEST(unknown_states)
 	train_end(&r);
 }
 
+/* A net with a batch norm, whose loss is the mean square of what comes out. */
+static rlx_value normed(struct rlx_graph *g, struct rlx_vars *v, bool train)
+{
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 8, 2));
+
+	x = rlx_emit(g, matmul, .a = x, .b = rlx_var(g, v, "w", rlx_type(RLX_F32, 2, 2),
+						     RLX_NORMAL(1), 0));
+	return rlx_loss_mse(g, rlx_batch_norm(g, v, x, train, NULL), rlx_scalar_const(g, RLX_F32,
+			    0));
+}
+
+/* Next values of buffers are a graph's own, whatever others are built before its step. */
+TEST(graphs_built_side_by_side)
+{
+	struct rlx_graph *eval = rlx_graph_new("eval"), *left = rlx_graph_new("left");
+	struct train_rig r;
+	rlx_value loss;
+	float *mean;
+	int i;
+
+	train_begin(&r);
+	rlx_output(left, "y", normed(left, r.v, true));	/* no step follows */
+	loss = normed(r.g, r.v, true);
+	rlx_output(eval, "y", normed(eval, r.v, false));
+	rlx_train_step(r.g, r.v, loss, rlx_scalar_const(r.g, RLX_F32, 0), NULL, &adamw);
+	CHECKF(!rlx_graph_finish(eval), "%s", rlx_graph_error(eval)->text);
+	CHECKF(!rlx_graph_finish(left), "%s", rlx_graph_error(left)->text);
+	train_open(&r, "cpu", 1, NULL, rlx_test_seed());
+	for (i = 0; i < 16; i++)
+		((float *)train_at(&r, RLX_IO_INPUT, "x"))[i] = 1;
+	train_run(&r);
+	mean = train_at(&r, RLX_IO_STATE, "running_mean");
+	CHECKF(mean[0] != 0 && mean[1] != 0, "running means %g and %g", (double)mean[0],
+	       (double)mean[1]);
+	rlx_graph_put(eval);
+	rlx_graph_put(left);
+	train_end(&r);
+	/* a graph that has none of the buffers takes its step without them */
+	left = rlx_graph_new("left");
+	train_begin(&r);
+	rlx_output(left, "y", normed(left, r.v, true));
+	loss = rlx_var(r.g, r.v, "w", rlx_type(RLX_F32, 2, 2), RLX_ZEROS, 0);
+	rlx_train_step(r.g, r.v, rlx_loss_mse(r.g, loss, rlx_scalar_const(r.g, RLX_F32, 1)),
+		       rlx_scalar_const(r.g, RLX_F32, 0), NULL, &adamw);
+	CHECKF(!rlx_graph_finish(r.g), "%s", rlx_graph_error(r.g)->text);
+	rlx_graph_put(left);
+	train_end(&r);
+}
+
 static enum rlx_status build(void *ctx)
 {
 	struct rlx_train_opts o = { .size = sizeof(o), .scaling = RLX_SCALE_LOSS_DYNAMIC,

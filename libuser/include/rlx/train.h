@@ -99,8 +99,9 @@ RLX_EXPORT rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char
 			     struct rlx_type type, struct rlx_fill fill, uint32_t flags);
 
 /**
- * rlx_var_next - what a RLX_VAR_BUFFER holds after a step; rlx_train_step() replaces it, if
- * the step is not skipped. @buffer: of rlx_var(). Errors: RLX_EINVAL, RLX_ESHAPE, RLX_EEXIST.
+ * rlx_var_next - what a RLX_VAR_BUFFER holds after a step of this graph; rlx_train_step()
+ * replaces it, if the step is not skipped. Other graphs may be built between the two.
+ * @buffer: of rlx_var(). Errors: RLX_EINVAL, RLX_ESHAPE, RLX_EEXIST.
  */
 RLX_EXPORT void rlx_var_next(struct rlx_graph *g, struct rlx_vars *v, rlx_value buffer,
 			     rlx_value next);
