@@ -4,6 +4,7 @@
  * values are f64 scalars; updates are selected by whether the norm is finite, so that nothing
  * waits for the host and nothing is multiplied by what is not a number.
  */
+#include <float.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -150,18 +151,20 @@ static rlx_value accumulate(struct step *s)
 	return last;
 }
 
-/* S doubles after 2,000 good steps and is halved, not below 1, after a bad one. */
+/* S doubles after 2,000 good steps, within f32's range, and is halved, not below 1, after a bad. */
 static void update_scale(struct step *s, rlx_value due)
 {
 	struct rlx_graph *g = s->g;
-	rlx_value good, more, full, next, bad;
+	rlx_value good, more, full, room, next, bad;
 
 	if (s->o.scaling != RLX_SCALE_LOSS_DYNAMIC)
 		return;
 	good = vars_state(g, s->v, "train.", "good", rlx_scalar(RLX_I32), RLX_ZEROS);
 	more = plus(g, good, 1);
 	full = rlx_emit(g, ge, .a = more, .b = like_const(g, more, 2000));
-	next = rlx_emit(g, where, .cond = full, .a = scaled(g, s->scale, 2), .b = s->scale);
+	room = rlx_emit(g, lt, .a = s->scale, .b = like_const(g, s->scale, 0x1p127));
+	next = rlx_emit(g, where, .cond = rlx_emit(g, bit_and, .a = full, .b = room),
+			.a = scaled(g, s->scale, 2), .b = s->scale);
 	bad = rlx_emit(g, max, .a = scaled(g, s->scale, 0.5), .b = like_const(g, s->scale, 1));
 	next = rlx_emit(g, where, .cond = s->ok, .a = next, .b = bad);
 	more = rlx_emit(g, where, .cond = full, .a = like_const(g, more, 0), .b = more);
@@ -250,8 +253,10 @@ static bool check(struct step *s, const struct rlx_train_opts *o, rlx_value lr)
 		bad = "the learning rate must be one float";
 	else if (!(s->o.clip_norm >= 0) || !(s->o.ema >= 0 && s->o.ema < 1))
 		bad = "clip_norm is not below 0, ema within 0 and 1";
-	else if (s->o.scaling < 0 || s->o.scaling > RLX_SCALE_LOSS_DYNAMIC || !(s->o.scale0 >= 0))
-		bad = "scaling is one of enum rlx_loss_scaling, scale0 not below 0";
+	else if (s->o.scaling < 0 || s->o.scaling > RLX_SCALE_LOSS_DYNAMIC)
+		bad = "scaling is one of enum rlx_loss_scaling";
+	else if (s->o.scale0 != 0 && !(s->o.scale0 >= FLT_MIN && s->o.scale0 <= FLT_MAX))
+		bad = "scale0 is a number that f32 has, above 0, or 0 for the default";
 	else if (s->o.ranks > RLX_MOST_RANKS)
 		bad = "there are too many ranks; see RLX_MOST_RANKS";
 	else if (s->v->no_memory)

@@ -116,6 +116,47 @@ TEST(infinite_gradients)
 	train_end(&r);
 }
 
+/* w x, whose gradient is x. */
+static void product(struct train_rig *r, int scaling, double scale0)
+{
+	struct rlx_train_opts o = { .size = sizeof(o), .scaling = scaling, .scale0 = scale0 };
+	rlx_value w;
+
+	train_begin(r);
+	w = rlx_var(r->g, r->v, "w", rlx_scalar(RLX_F32), RLX_ONES, 0);
+	w = rlx_emit(r->g, mul, .a = w, .b = rlx_input(r->g, "x", rlx_scalar(RLX_F32)));
+	rlx_train_step(r->g, r->v, w, rlx_scalar_const(r->g, RLX_F32, 0.1), &o, &adamw);
+}
+
+/* Gradients of 0 let a scale double for ever: beyond f32's range no step would count again. */
+TEST(scales_stay_numbers)
+{
+	static const double bad[] = { 1e39, INFINITY, NAN, -1, 1e-39, 1e-60, 1e-300 };
+	struct train_rig r;
+	float *scale;
+	size_t i;
+
+	product(&r, RLX_SCALE_LOSS_DYNAMIC, 0x1p126);
+	train_open(&r, "cpu", 1, NULL, 1);
+	scale = train_at(&r, RLX_IO_STATE, "train.scale");
+	for (i = 0; i < 3; i++) {
+		*(float *)train_at(&r, RLX_IO_INPUT, "x") = 0;
+		*(int32_t *)train_at(&r, RLX_IO_STATE, "train.good") = 1999;
+		train_run(&r);
+		CHECK_EQ(*(int32_t *)train_at(&r, RLX_IO_OUTPUT, "ok"), 1);
+		CHECKF(*scale == 0x1p127f, "scale %g", (double)*scale);
+		CHECK_EQ(*(int32_t *)train_at(&r, RLX_IO_STATE, "train.good"), 0);
+	}
+	train_end(&r);
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		product(&r, i % 2 ? RLX_SCALE_LOSS_STATIC : RLX_SCALE_LOSS_DYNAMIC, bad[i]);
+		CHECKF(rlx_graph_error(r.g)->status == RLX_EINVAL, "scale0 %g: '%s'", bad[i],
+		       rlx_graph_error(r.g)->text);
+		CHECK(strstr(rlx_graph_error(r.g)->text, "scale0"));
+		train_end(&r);
+	}
+}
+
 /* A label that is out of range ends a run before any state is replaced. */
 TEST(bad_labels)
 {

@@ -316,7 +316,7 @@ struct rlx_optimizer {
  * @scaling:    RLX_SCALE_LOSS_NONE; STATIC: the loss is multiplied by @scale0 before it is
  *              derived and gradients are divided by it; DYNAMIC: by a state that begins at
  *              @scale0 (0: 65,536), is halved (not below 1) when the norm is not finite, and
- *              doubled after 2,000 steps that were
+ *              doubled after 2,000 steps that were, below 2^127. @scale0 is a normal f32
  * @ranks:      so many processes run this program, each on rows of its own, and take the same
  *              step by the mean of their gradients: see rlx/comm.h. Also means over all are
  *              "loss" and what float buffers become (statistics of a batch norm, which each
