@@ -259,8 +259,8 @@ static bool check(struct step *s, const struct rlx_train_opts *o, rlx_value lr)
 		bad = "scale0 is a number that f32 has, above 0, or 0 for the default";
 	else if (s->o.ranks > RLX_MOST_RANKS)
 		bad = "there are too many ranks; see RLX_MOST_RANKS";
-	else if (s->v->no_memory)
-		rlx_graph_fail(s->g, RLX_ENOMEM, "train step: out of memory for names");
+	else
+		vars_check(s->g, s->v);
 	if (bad)
 		rlx_graph_fail(s->g, RLX_EINVAL, "train step: %s", bad);
 	return !rlx_graph_error(s->g)->status;

@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "train/vars.h"
 
+enum { LONGEST_NAME = 159 };	/* of rlx_name() */
+
 struct rlx_fill rlx_fill_kaiming(double fan)
 {
 	double lim = fan > 0 ? __builtin_sqrt(6 / fan) : 0;
@@ -16,15 +18,16 @@ struct rlx_fill rlx_fill_kaiming(double fan)
 
 const char *rlx_name(const char *fmt, ...)
 {
-	static _Thread_local char ring[8][160];
+	static _Thread_local char ring[8][LONGEST_NAME + 1];
 	static _Thread_local unsigned int at;
 	char *s = ring[at++ % 8];
 	va_list ap;
+	int n;
 
 	va_start(ap, fmt);
-	vsnprintf(s, sizeof(ring[0]), fmt, ap);
+	n = vsnprintf(s, sizeof(ring[0]), fmt, ap);
 	va_end(ap);
-	return s;
+	return n >= 0 && n <= LONGEST_NAME ? s : NULL;
 }
 
 struct rlx_vars *rlx_vars_new(void)
@@ -62,8 +65,12 @@ void rlx_vars_enter(struct rlx_vars *v, const char *scope)
 	if (!v)
 		return;
 	at = scope_len(v);
-	n = scope ? strlen(scope) : 0;
-	if (!scope || n > UINT32_MAX / 2 ||
+	if (!scope) {
+		v->no_name = true;
+		return;
+	}
+	n = strlen(scope);
+	if (n > UINT32_MAX / 2 ||
 	    !rlx_grow(&v->scope, &v->cap_scope, at + (uint32_t)n + 2, 1) ||
 	    !rlx_grow(&v->from, &v->cap_from, v->n_from + 1, sizeof(*v->from))) {
 		v->no_memory = true;
@@ -117,6 +124,22 @@ static rlx_value no_memory(struct rlx_graph *g)
 {
 	rlx_graph_fail(g, RLX_ENOMEM, "variables: out of memory");
 	return RLX_NONE;
+}
+
+static rlx_value no_name(struct rlx_graph *g, const char *what)
+{
+	rlx_graph_fail(g, RLX_EINVAL, "a %s needs a name, which rlx_name() makes of up to %d bytes",
+		       what, LONGEST_NAME);
+	return RLX_NONE;
+}
+
+bool vars_check(struct rlx_graph *g, const struct rlx_vars *v)
+{
+	if (v->no_memory)
+		no_memory(g);
+	else if (v->no_name)
+		no_name(g, "scope");
+	return !v->no_memory && !v->no_name;
 }
 
 static char *joined(const char *a, const char *b)
@@ -182,16 +205,16 @@ rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 
 	if (!g || rlx_graph_error(g)->status)
 		return RLX_NONE;
-	if (!v || v->no_memory)
+	if (!v)
 		return no_memory(g);
+	if (!vars_check(g, v))
+		return RLX_NONE;
 	if (flags & ~known) {
 		rlx_graph_fail(g, RLX_EINVAL, "variable: unknown flags 0x%x", flags & ~known);
 		return RLX_NONE;
 	}
-	if (!name || !*name) {
-		rlx_graph_fail(g, RLX_EINVAL, "a variable needs a name");
-		return RLX_NONE;
-	}
+	if (!name || !*name)
+		return no_name(g, "variable");
 	if (!rlx_dtype_is_float(type.dtype) && !(flags & (RLX_VAR_BUFFER | RLX_VAR_FROZEN))) {
 		rlx_graph_fail(g, RLX_ETYPE, "variable '%s' is %s, no float: it cannot be trained; "
 			       "RLX_VAR_FROZEN or RLX_VAR_BUFFER says that it is not", name,

@@ -34,11 +34,13 @@ struct rlx_vars {
 	uint32_t	 cap_scope;
 	uint32_t	*from;		/* where each scope begins in it */
 	uint32_t	 n_from, cap_from;
-	bool		 no_memory;
+	bool		 no_memory, no_name;	/* for a scope that was to be entered */
 };
 
 /* Entry of a name as it is, without scopes; NULL if there is none. */
 struct var *vars_find(const struct rlx_vars *v, const char *name);
+/* Were all scopes of @v entered? A sticky error says why not. */
+bool vars_check(struct rlx_graph *g, const struct rlx_vars *v);
 /* Where the next value of entry @var in @g is; NULL if none was said. */
 rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32_t var);
 /* A state of the optimizer or the step: @prefix and @name. It begins as @fill says. */

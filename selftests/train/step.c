@@ -372,6 +372,34 @@ TEST(refusals)
 	CHECK(!rlx_var(NULL, NULL, "w", rlx_scalar(RLX_F32), RLX_ZEROS, 0).id);
 }
 
+/* Names that rlx_name() has no room for are none: cut, two of them were one variable. */
+TEST(long_names)
+{
+	struct train_rig r;
+	char fits[160], big[200];
+
+	memset(fits, 'a', sizeof(fits));
+	fits[sizeof(fits) - 1] = 0;
+	memset(big, 'b', sizeof(big));
+	big[sizeof(big) - 1] = 0;
+	CHECK(!strcmp(rlx_name("%s", fits), fits));
+	CHECK(!rlx_name("%s.%d", fits, 1));
+	train_begin(&r);
+	rlx_var(r.g, r.v, big, rlx_type(RLX_F32, 3), RLX_ZEROS, 0);	/* of any length */
+	CHECKF(!rlx_graph_error(r.g)->status, "%s", rlx_graph_error(r.g)->text);
+	rlx_var(r.g, r.v, rlx_name("%s.%d", big, 1), rlx_type(RLX_F32, 3), RLX_ZEROS, 0);
+	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_EINVAL);
+	CHECKF(strstr(rlx_graph_error(r.g)->text, "159"), "%s", rlx_graph_error(r.g)->text);
+	train_end(&r);
+	train_begin(&r);
+	rlx_vars_enter(r.v, rlx_name("%s.%d", big, 1));
+	rlx_vars_leave(r.v);
+	rlx_var(r.g, r.v, "w", rlx_type(RLX_F32, 3), RLX_ZEROS, 0);
+	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_EINVAL);
+	CHECKF(strstr(rlx_graph_error(r.g)->text, "159"), "%s", rlx_graph_error(r.g)->text);
+	train_end(&r);
+}
+
 /* A state that the set of variables does not have is named. */
 TEST(unknown_states)
 {

@@ -77,11 +77,12 @@ RLX_EXPORT void rlx_vars_free(struct rlx_vars *v);
 
 /**
  * rlx_vars_enter, rlx_vars_leave - names of variables made in between begin with @scope and a
- * dot, behind the scopes that are entered already. NULL @scope: memory ran out in rlx_name().
+ * dot, behind the scopes that are entered already. With a NULL @scope, as of rlx_name(), calls
+ * with the set stick RLX_EINVAL to the graph from then on.
  */
 RLX_EXPORT void rlx_vars_enter(struct rlx_vars *v, const char *scope);
 RLX_EXPORT void rlx_vars_leave(struct rlx_vars *v);
-/* A formatted name, good until the 8th call from now in this thread. */
+/* A formatted name, good until the 8th call from now in this thread; NULL beyond 159 bytes. */
 RLX_EXPORT const char *rlx_name(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /**
@@ -93,7 +94,8 @@ RLX_EXPORT const char *rlx_name(const char *fmt, ...) __attribute__((format(prin
  * weights. In another graph it makes a state of the same name: a program that evaluates what
  * another trains, in one struct rlx_states. What was said first of @fill and @flags stays.
  * Errors: RLX_ESHAPE (the name has another type), RLX_ETYPE (no float, unless RLX_VAR_BUFFER
- * or RLX_VAR_FROZEN), RLX_EINVAL (an unknown flag; a matrix whose rank is neither 2 nor 4).
+ * or RLX_VAR_FROZEN), RLX_EINVAL (no name; an unknown flag; a matrix whose rank is neither 2
+ * nor 4).
  */
 RLX_EXPORT rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 			     struct rlx_type type, struct rlx_fill fill, uint32_t flags);
