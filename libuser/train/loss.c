@@ -140,6 +140,19 @@ rlx_value rlx_loss_huber(struct rlx_graph *g, rlx_value a, rlx_value b, double d
 
 rlx_value rlx_loss_bce(struct rlx_graph *g, rlx_value x, rlx_value t)
 {
+	struct rlx_type tx = type_of(g, x), tt = type_of(g, t);
+	char logits[96], targets[96];
+
+	if (!g || rlx_graph_error(g)->status)
+		return RLX_NONE;
+	/* [n, 1] and [n] would be a mean over n x n pairs */
+	if (tx.rank != tt.rank || memcmp(tx.dim, tt.dim, tx.rank * sizeof(*tx.dim))) {
+		rlx_type_print(&tx, logits, sizeof(logits));
+		rlx_type_print(&tt, targets, sizeof(targets));
+		rlx_graph_fail(g, RLX_ESHAPE, "bce: targets %s of logits %s: the shape must be the "
+			       "same", targets, logits);
+		return RLX_NONE;
+	}
 	x = in_f32(g, x);
 	t = cast_to(g, t, type_of(g, x).dtype);
 	return mean(g, rlx_emit(g, sub, .a = rlx_emit(g, softplus, .x = x),

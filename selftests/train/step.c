@@ -365,6 +365,13 @@ TEST(refusals)
 	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_EINVAL);
 	train_end(&r);
 	train_begin(&r);
+	w = rlx_loss_bce(r.g, rlx_input(r.g, "x", rlx_type(RLX_F32, 4, 1)),
+			 rlx_input(r.g, "t", rlx_type(RLX_F32, 4)));
+	CHECKF(!w.id && rlx_graph_error(r.g)->status == RLX_ESHAPE, "a mean over [4, 4]");
+	CHECKF(strstr(rlx_graph_error(r.g)->text, "f32[4] of logits f32[4,1]"), "%s",
+	       rlx_graph_error(r.g)->text);
+	train_end(&r);
+	train_begin(&r);
 	rlx_split(r.g, rlx_input(r.g, "x", rlx_type(RLX_F32, 4, 3)), 0, 3, &w);
 	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_ESHAPE);
 	train_end(&r);

@@ -157,7 +157,10 @@ RLX_EXPORT rlx_value rlx_loss_linear_ce(struct rlx_graph *g, rlx_value x, rlx_va
 /* (a - b)^2; |d| > delta ? delta (|d| - delta / 2) : d^2 / 2 with d = a - b. */
 RLX_EXPORT rlx_value rlx_loss_mse(struct rlx_graph *g, rlx_value a, rlx_value b);
 RLX_EXPORT rlx_value rlx_loss_huber(struct rlx_graph *g, rlx_value a, rlx_value b, double delta);
-/* Binary cross entropy of logits: log(1 + exp(x)) - t x; @t of @x's shape, within 0 to 1. */
+/*
+ * Binary cross entropy of logits: log(1 + exp(x)) - t x; @t of @x's shape (else RLX_ESHAPE),
+ * within 0 to 1.
+ */
 RLX_EXPORT rlx_value rlx_loss_bce(struct rlx_graph *g, rlx_value x, rlx_value t);
 /*
  * InfoNCE (van den Oord et al. 2018) of @a[n, d] and @b[n, d]: rows of one index belong
