@@ -353,6 +353,41 @@ TEST(run_finds_nan)
 	     "\"iteration\": 1");
 }
 
+/* A number that an input's dtype does not have is refused, not rounded or clamped to one it has. */
+TEST(numbers_that_inputs_have_not)
+{
+	static const struct {
+		const char *dtype, *have[3], *bad[6];
+	} t[] = {
+		{ "i8", { "const:-128", "random:-128:127" },
+		  { "const:128", "const:1.5", "const:1e30", "random:0:300", "random:0:1.5" } },
+		{ "u8", { "const:255", "random:0:255" },
+		  { "const:-1", "const:256", "random:-1:1", "random:250:256" } },
+		{ "bool", { "const:1", "random:0:1" }, { "const:2", "const:0.5", "random:0:3" } },
+		{ "i64", { "const:-7", "random:-9:9" }, { "const:1e19", "const:0.1" } },
+		{ "f16", { "const:0.1", "random:-6e4:6e4" }, { "const:1e5", "random:0:1e30" } },
+		{ "f32", { "const:1e-50", "random:-1e38:1e38" }, { "const:1e39" } },
+	};
+	char text[100], want[200];
+	size_t i, k;
+
+	cli_begin();
+	for (i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		snprintf(text, sizeof(text), "graph \"t\" {\n  %%1 = input(name=\"x\", "
+			 "type=%s[4])\n  return \"y\"=%%1\n}\n", t[i].dtype);
+		cli_write("t.rlx", text);
+		for (k = 0; t[i].have[k]; k++) {
+			snprintf(text, sizeof(text), "x=%s", t[i].have[k]);
+			ENDS(RLX("run", "t.rlx", "--input", text), 0, out, "outputs");
+		}
+		for (k = 0; t[i].bad[k]; k++) {
+			snprintf(text, sizeof(text), "x=%s", t[i].bad[k]);
+			snprintf(want, sizeof(want), "%s: %s has no", text, t[i].dtype);
+			ENDS(RLX("run", "t.rlx", "--input", text), 2, err, want);
+		}
+	}
+}
+
 TEST(random_inputs_have_a_seed)
 {
 	float a[12], b[12], c[12];

@@ -301,14 +301,48 @@ static bool range_of(const char *text, double *lo, double *hi)
 	return parse_num(first, lo) && parse_num(colon + 1, hi) && *lo <= *hi;
 }
 
+/* Has @dt the number @v: as it is among integers, rounded among floats? */
+static bool has_number(enum rlx_dtype dt, double v)
+{
+	uint64_t room[2] = { 0 };
+	struct rlx_tensor t = { rlx_scalar(dt), room };
+
+	el_set(&t, 0, v);
+	return el_is_int(dt) ? el_get(&t, 0) == v : isfinite(el_get(&t, 0));
+}
+
+/* What @spec says of the numbers of an input: from @lo to @hi. */
+static int numbers_of(const struct subject *s, unsigned int i, const char *spec, double *lo,
+		      double *hi)
+{
+	const char *name = s->in[i].name;
+	enum rlx_dtype dt = s->in[i].type.dtype;
+	bool constant = !strncmp(spec, "const:", 6);
+
+	if (constant && !parse_num(spec + 6, lo))
+		return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: want const:NUMBER", name,
+				 spec);
+	if (constant)
+		*hi = *lo;
+	else if (spec[6] && !range_of(spec + 7, lo, hi))
+		return tool_fail(s->cmd, TOOL_USAGE,
+				 "--input %s=%s: want random:LO:HI with LO not above HI", name,
+				 spec);
+	if (!has_number(dt, *lo) || !has_number(dt, *hi))
+		return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: %s has no %.17g", name, spec,
+				 rlx_dtype_name(dt), has_number(dt, *lo) ? *hi : *lo);
+	return TOOL_OK;
+}
+
 static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 {
 	const char *name = s->in[i].name, *spec = find(&a->input, name);
 	struct rlx_tensor t = { s->in[i].type, NULL };
 	int64_t bytes = rlx_type_bytes(&t.type), k, n;
 	bool whole = el_is_int(t.type.dtype);
-	double lo = whole ? 0 : -1, hi = 1, v = 0;
+	double lo = whole ? 0 : -1, hi = 1;
 	char type[96];
+	int rc;
 
 	rlx_type_print(&t.type, type, sizeof(type));
 	/* filling more than there is would end in the OOM killer's hands */
@@ -322,22 +356,17 @@ static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 				 type);
 	memset(t.data, 0, (size_t)bytes);
 	s->in[i].data = t.data;
-	n = rlx_type_count(&t.type);
 	if (spec && !strcmp(spec, "zeros"))
 		return TOOL_OK;
-	if (spec && !strncmp(spec, "const:", 6)) {
-		if (!parse_num(spec + 6, &v))
-			return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: want const:NUMBER",
-					 name, spec);
+	rc = spec ? numbers_of(s, i, spec, &lo, &hi) : TOOL_OK;
+	if (rc)
+		return rc;
+	n = rlx_type_count(&t.type);
+	if (spec && !strncmp(spec, "const:", 6))
 		for (k = 0; k < n; k++)
-			el_set(&t, k, v);
-		return TOOL_OK;
-	}
-	if (spec && spec[6] && !range_of(spec + 7, &lo, &hi))
-		return tool_fail(s->cmd, TOOL_USAGE,
-				 "--input %s=%s: want random:LO:HI with LO not above HI", name,
-				 spec);
-	fill_random(&t, lo, hi, a->seed + i * 0x100000001b3u);
+			el_set(&t, k, lo);
+	else
+		fill_random(&t, lo, hi, a->seed + i * 0x100000001b3u);
 	return TOOL_OK;
 }
 
