@@ -181,6 +181,27 @@ TEST(output_that_goes_nowhere)
 	ENDS(RLX("info", "relu.rlxp", "--verify"), 0, out, "weights are whole");
 }
 
+/* What fails while a graph is printed is told of where it goes, with why. */
+TEST(long_output_that_goes_nowhere)
+{
+	static char text[1 << 17];
+	size_t n = 0;
+	int i;
+
+	cli_begin();
+	n += (size_t)sprintf(text, "graph \"t\" {\n  %%1 = input(name=\"x\", type=f32[4,3])\n");
+	for (i = 2; i < 2000; i++)
+		n += (size_t)sprintf(text + n, "  %%%d = relu(x=%%%d) : f32[4,3]\n", i, i - 1);
+	sprintf(text + n, "  return \"y\"=%%%d\n}\n", i - 1);
+	cli_write("long.rlx", text);
+	cli_out = "/dev/full";
+	ENDS(RLX("dump", "long.rlx", "--pass", "none"), 3, err,
+	     "cannot write to standard output: No space left");
+	ENDS(RLX("dump", "long.rlx", "--no-simplify", "--no-fuse"), 3, err,
+	     "cannot write to standard output: No space left");
+	cli_out = NULL;
+}
+
 TEST(wrong_usage)
 {
 	relu_model();
