@@ -545,6 +545,12 @@ TEST(bench)
 	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "p50_ms"), &v) && v > 0);
 	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "peak_gflops"), &v) && v > 0);
 	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "peak_gbytes"), &v) && v > 0);
+	/* a run at least, however short the time */
+	j = cli_json(RLX("bench", "relu.rlx", "--seconds", "1e-9", "--format", "json"));
+	it = rlx_json_iter(j, 0);
+	CHECK(rlx_json_next(&it));
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "runs"), &v) && v >= 1);
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "p50_ms"), &v) && v > 0);
 }
 
 TEST(profile)

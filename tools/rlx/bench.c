@@ -126,7 +126,7 @@ static enum rlx_status measure(struct bench *b, struct rlx_error *err)
 
 	progress_begin(&p, "bench", (uint64_t)(b->a->seconds * 10) + 1);
 	each = each > 0.5 ? 0.5 : each;
-	while (!st && (now() < end || (b->peer && b->n_ratio < 3))) {
+	while (!st && (!b->own.n || now() < end || (b->peer && b->n_ratio < 3))) {
 		st = block(b, false, each, &own, err);
 		if (!st && b->peer) {
 			st = block(b, true, each, &other, err);
