@@ -221,12 +221,12 @@ static rlx_value muon_or_rest(struct update *u)
 	if (u->s->v->e[u->var].flags & RLX_VAR_MATRIX)
 		return muon(u);
 	other.how = u->how->rest ? u->how->rest : &rest;
-	other.decay = u->decay != 0 ? other.how->decay : 0;
 	return optimizer_update(&other);
 }
 
 rlx_value optimizer_update(struct update *u)
 {
+	u->decay = u->s->v->e[u->var].flags & RLX_VAR_NO_DECAY ? 0 : u->how->decay;
 	switch (u->how->kind) {
 	case RLX_SGD: return sgd(u);
 	case RLX_ADAMW: return adamw(u);

@@ -209,7 +209,6 @@ static void update_one(struct step *s, unsigned int i, const struct rlx_optimize
 	struct update u = {
 		.s = s, .how = how, .var = s->var[i], .name = e->name,
 		.w = cast_to(s->g, s->w[i], dt), .lr = scaled(s->g, s->lr, e->lr),
-		.decay = e->flags & RLX_VAR_NO_DECAY ? 0 : how->decay,
 	};
 	rlx_value next, mean;
 

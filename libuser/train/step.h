@@ -28,7 +28,7 @@ struct update {
 	const char		*name;
 	rlx_value		 w, g;		/* in f32, or f64 if w is that */
 	rlx_value		 lr;		/* f64, the variable's own */
-	double			 decay;		/* 0 for those that are not to decay */
+	double			 decay;		/* of @how; 0 for those that are not to decay */
 };
 
 /* The value behind the update of @u, not selected by ok yet. */

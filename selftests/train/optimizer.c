@@ -237,6 +237,36 @@ TEST(formulas)
 	}
 }
 
+/* What Muon leaves to another optimizer decays as that one says, or not at all. */
+TEST(the_rest_has_a_decay_of_its_own)
+{
+	static const double decays[][2] = { { 0, 0.5 }, { 0.5, 0 }, { 0.25, 0.5 } };
+	struct rlx_optimizer rest = { SIZED, .kind = RLX_SGD }, o = { SIZED, .kind = RLX_MUON };
+	struct train_rig r;
+	rlx_value w, loss;
+	unsigned int i;
+	double got;
+
+	for (i = 0; i < sizeof(decays) / sizeof(decays[0]); i++) {
+		o.rest = &rest;
+		o.decay = decays[i][0];
+		rest.decay = decays[i][1];
+		train_begin(&r);
+		w = rlx_var(r.g, r.v, "w", rlx_type(RLX_F64, 1), RLX_ONES, 0);
+		loss = rlx_var(r.g, r.v, "no", rlx_type(RLX_F64, 1), RLX_ONES, RLX_VAR_NO_DECAY);
+		loss = rlx_emit(r.g, add, .a = w, .b = loss);
+		rlx_train_step(r.g, r.v, rlx_emit(r.g, mul, .a = loss, .b = rlx_scalar_const(r.g,
+			       RLX_F64, 0)), rlx_scalar_const(r.g, RLX_F64, 0.5), NULL, &o);
+		train_open(&r, "cpu", 1, NULL, 1);
+		train_run(&r);
+		got = *(double *)train_at(&r, RLX_IO_STATE, "w");
+		CHECKF(got == 1 - 0.5 * rest.decay, "decay %g, of the rest %g: w is %g", o.decay,
+		       rest.decay, got);
+		CHECK(*(double *)train_at(&r, RLX_IO_STATE, "no") == 1);
+		train_end(&r);
+	}
+}
+
 /* All states are replaced in their places, and a run allocates nothing. */
 TEST(in_place)
 {
