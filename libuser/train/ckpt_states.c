@@ -3,27 +3,16 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "rlx/train.h"
 #include "train/ckpt.h"
 #include "train/loader.h"
-
-/* What rlx_train_step() calls states that are not the model's: "<one of these>.<name>". */
-static bool is_of_training(const char *name)
-{
-	static const char *const first[] = { "sgd.", "adamw.", "lion.", "muon.", "adafactor.",
-					     "ema.", "train." };
-	unsigned int i;
-
-	for (i = 0; i < sizeof(first) / sizeof(*first); i++)
-		if (!strncmp(name, first[i], strlen(first[i])))
-			return true;
-	return false;
-}
 
 static void name_it(struct rlx_ckpt_tensor *t, const char *name, const struct rlx_type *type)
 {
 	t->name = name;
 	t->type = *type;
-	t->file = is_of_training(name) ? RLX_CKPT_OPTIM : RLX_CKPT_MODEL;
+	t->file = rlx_train_keeps(name) || !strncmp(name, "ema.", 4) ? RLX_CKPT_OPTIM :
+		  RLX_CKPT_MODEL;
 }
 
 enum rlx_status rlx_ckpt_save(struct rlx_ckpt *ck, struct rlx_session *s, struct rlx_loader *ld,

@@ -97,6 +97,18 @@ struct var *vars_find(const struct rlx_vars *v, const char *name)
 	return NULL;
 }
 
+bool rlx_train_keeps(const char *name)
+{
+	static const char *const first[] = { "train.", "grad.", "sgd.", "adamw.", "lion.", "muon.",
+					     "adafactor." };
+	unsigned int i;
+
+	for (i = 0; name && i < sizeof(first) / sizeof(*first); i++)
+		if (!strncmp(name, first[i], strlen(first[i])))
+			return true;
+	return false;
+}
+
 rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32_t var)
 {
 	uint32_t i;
@@ -227,7 +239,12 @@ rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 		return RLX_NONE;
 	}
 	full = joined(v->scope ? v->scope : "", name);
-	return full ? state_of(g, v, full, type, fill, flags) : no_memory(g);
+	if (!rlx_train_keeps(full))
+		return full ? state_of(g, v, full, type, fill, flags) : no_memory(g);
+	rlx_graph_fail(g, RLX_EINVAL, "variable '%s': names that begin so are those of states that "
+		       "steps make; see rlx_train_keeps()", full);
+	rlx_free(full);
+	return RLX_NONE;
 }
 
 rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,

@@ -267,6 +267,35 @@ TEST(the_rest_has_a_decay_of_its_own)
 	}
 }
 
+/* What a step makes is told by its name from variables, which may not be called so. */
+TEST(states_that_are_no_variables)
+{
+	struct rlx_train_opts opts = { .size = sizeof(opts), .accumulate = 2,
+				       .scaling = RLX_SCALE_LOSS_DYNAMIC };
+	static const char *const names[] = { "train.w", "grad.w", "sgd.w", "adamw.m.w", "lion.w",
+					     "muon.b", "adafactor.x" };
+	struct train_rig r;
+	unsigned int i, k;
+	const char *name;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		step_graph(&r, RLX_F32, &cases[i].o, &opts);
+		for (k = 0; k < rlx_vars_count(r.v); k++) {
+			name = rlx_vars_name(r.v, k);
+			CHECKF(rlx_train_keeps(name) == !!strcmp(name, "w"), "kind %d: '%s'",
+			       cases[i].o.kind, name);
+		}
+		train_end(&r);
+	}
+	CHECK(!rlx_train_keeps(NULL) && !rlx_train_keeps("ema.w") && !rlx_train_keeps("trainer"));
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		train_begin(&r);
+		rlx_var(r.g, r.v, names[i], rlx_scalar(RLX_F32), RLX_ONES, 0);
+		CHECKF(rlx_graph_error(r.g)->status == RLX_EINVAL, "'%s' is a variable", names[i]);
+		train_end(&r);
+	}
+}
+
 /* All states are replaced in their places, and a run allocates nothing. */
 TEST(in_place)
 {

@@ -5,6 +5,7 @@
 #include "rlx/safetensors.h"
 #include "rlx/train.h"
 #include "selftests/lib/data_set.h"
+#include "selftests/lib/train_rig.h"
 
 enum { BATCH = 10, STEPS = 60, WIDTH = 8 };
 
@@ -168,6 +169,34 @@ TEST(weights_and_what_training_wants_are_two_files)
 	CHECK(rlx_safetensors_find(f, "ema.w"));
 	rlx_safetensors_close(f);
 	run_end(&r);
+}
+
+/* Sums of gradients over runs are what training wants. */
+TEST(sums_over_runs_are_no_weights)
+{
+	struct rlx_optimizer sgd = { .size = sizeof(sgd), .kind = RLX_SGD };
+	struct rlx_train_opts o = { .size = sizeof(o), .accumulate = 2 };
+	struct rlx_safetensors *f;
+	struct rlx_ckpt *ck;
+	char path[200];
+	struct train_rig r;
+	rlx_value w;
+
+	train_begin(&r);
+	w = rlx_var(r.g, r.v, "w", rlx_scalar(RLX_F32), RLX_ONES, 0);
+	rlx_train_step(r.g, r.v, rlx_emit(r.g, mul, .a = w, .b = w),
+		       rlx_scalar_const(r.g, RLX_F32, 0.1), &o, &sgd);
+	train_open(&r, "cpu", 1, NULL, 1);
+	train_run(&r);
+	CHECKF(!rlx_ckpt_open(data_path("sums"), NULL, &ck, &r.err), "%s", r.err.text);
+	CHECK(!rlx_ckpt_save(ck, r.s, NULL, 1) && !rlx_ckpt_wait(ck, -1));
+	snprintf(path, sizeof(path), "%s/latest/model.safetensors", data_path("sums"));
+	CHECKF(!rlx_safetensors_open(path, &f, &r.err), "%s", r.err.text);
+	CHECKF(rlx_safetensors_count(f) == 1 && rlx_safetensors_find(f, "w"),
+	       "%u tensors are weights", rlx_safetensors_count(f));
+	rlx_safetensors_close(f);
+	rlx_ckpt_close(ck);
+	train_end(&r);
 }
 
 TEST(a_step_with_its_data_allocates_nothing)

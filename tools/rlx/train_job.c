@@ -190,12 +190,7 @@ static bool list_states(struct train_job *j, struct rlx_ckpt_set *set,
 		j->tensor[i] = (struct rlx_ckpt_tensor){
 			.name = name, .type = *rlx_program_io_type(j->train.p, RLX_IO_STATE, i),
 			.buf = rlx_session_bound_at(j->train.s, RLX_IO_STATE, i),
-			/* what optimizers and steps keep has a name with their kind in front */
-			.file = strchr(name, '.') && (!strncmp(name, "train.", 6) ||
-				!strncmp(name, "grad.", 5) || !strncmp(name, "sgd.", 4) ||
-				!strncmp(name, "adamw.", 6) || !strncmp(name, "lion.", 5) ||
-				!strncmp(name, "muon.", 5) || !strncmp(name, "adafactor.", 10)) ?
-				RLX_CKPT_OPTIM : RLX_CKPT_MODEL,
+			.file = rlx_train_keeps(name) ? RLX_CKPT_OPTIM : RLX_CKPT_MODEL,
 		};
 		if (!rlx_buf_ptr(j->tensor[i].buf))
 			return train_job_failed(j, rlx_session_error(j->train.s));

@@ -169,8 +169,8 @@ rlx_ckpt_load_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set *set, uint32_t 
 /**
  * rlx_ckpt_save - rlx_ckpt_save_set() of all states of a session, and a loader's position.
  * @s:  no run may be under way. States that a device keeps are brought back first. Those of
- *      optimizers and of the step (rlx_train_step()) go to optim.safetensors, the others to
- *      model.safetensors
+ *      optimizers and of the step (rlx_train_keeps()) and averages of weights ("ema.") go to
+ *      optim.safetensors, the others to model.safetensors
  * @ld: may be NULL. What it has fed counts as seen
  * Return: also RLX_EINVAL if a state has no value yet, and what rlx_session_bound_at() leaves.
  */

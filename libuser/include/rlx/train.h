@@ -94,8 +94,8 @@ RLX_EXPORT const char *rlx_name(const char *fmt, ...) __attribute__((format(prin
  * weights. In another graph it makes a state of the same name: a program that evaluates what
  * another trains, in one struct rlx_states. What was said first of @fill and @flags stays.
  * Errors: RLX_ESHAPE (the name has another type), RLX_ETYPE (no float, unless RLX_VAR_BUFFER
- * or RLX_VAR_FROZEN), RLX_EINVAL (no name; an unknown flag; a matrix whose rank is neither 2
- * nor 4).
+ * or RLX_VAR_FROZEN), RLX_EINVAL (no name, or one of rlx_train_keeps(); an unknown flag; a matrix
+ * whose rank is neither 2 nor 4).
  */
 RLX_EXPORT rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
 			     struct rlx_type type, struct rlx_fill fill, uint32_t flags);
@@ -117,6 +117,13 @@ RLX_EXPORT unsigned int rlx_vars_lr(struct rlx_vars *v, const char *prefix, doub
 /* How many variables there are, those of optimizers included; and the name of one. */
 RLX_EXPORT unsigned int rlx_vars_count(const struct rlx_vars *v);
 RLX_EXPORT const char *rlx_vars_name(const struct rlx_vars *v, unsigned int i);
+
+/**
+ * rlx_train_keeps - is a state of this name one that rlx_train_step() makes for itself or an
+ * optimizer, "train.", "grad." (sums over runs) or "<optimizer>." in front: no weight, and no
+ * average of weights ("ema.")? Context: any thread. Pure; false for NULL.
+ */
+RLX_EXPORT bool rlx_train_keeps(const char *name);
 
 /**
  * rlx_states_init - give all states their first values.
@@ -349,7 +356,7 @@ struct rlx_train_opts {
  * (i32: 1 if the norm was finite; else nothing is replaced but the scale) and with scaling
  * "scale" (the one that this step took). A gradient that is not finite is met by no branch:
  * updates are selected by "ok". States of the optimizer are "<kind>.<what>.<name>", those of
- * the step "train.<what>"; rlx_states_init() knows them all.
+ * the step "train.<what>" and "grad.<name>"; rlx_states_init() knows them all.
  * Errors: as rlx_vjp(); RLX_EINVAL (no variable to train; options out of their range).
  */
 RLX_EXPORT void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss,
