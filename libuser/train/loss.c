@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Losses: means over what counts, in f32 at least. */
+#include <math.h>
 #include <string.h>
 
 #include "rlx/dims.h"
@@ -128,7 +129,7 @@ rlx_value rlx_loss_huber(struct rlx_graph *g, rlx_value a, rlx_value b, double d
 {
 	rlx_value d, near, far, size;
 
-	if (fails(g, !(delta > 0), "huber: delta must be above 0"))
+	if (fails(g, !(delta > 0 && isfinite(delta)), "huber: delta must be finite and above 0"))
 		return RLX_NONE;
 	d = rlx_emit(g, sub, .a = in_f32(g, a), .b = in_f32(g, b));
 	size = rlx_emit(g, abs, .x = d);

@@ -372,6 +372,11 @@ TEST(refusals)
 	       rlx_graph_error(r.g)->text);
 	train_end(&r);
 	train_begin(&r);
+	w = rlx_input(r.g, "x", rlx_type(RLX_F32, 4));
+	rlx_loss_huber(r.g, w, rlx_scalar_const(r.g, RLX_F32, 0), INFINITY);
+	CHECKF(rlx_graph_error(r.g)->status == RLX_EINVAL, "a slope without an end");
+	train_end(&r);
+	train_begin(&r);
 	rlx_split(r.g, rlx_input(r.g, "x", rlx_type(RLX_F32, 4, 3)), 0, 3, &w);
 	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_ESHAPE);
 	train_end(&r);

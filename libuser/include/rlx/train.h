@@ -161,7 +161,7 @@ RLX_EXPORT rlx_value rlx_loss_ce(struct rlx_graph *g, rlx_value logits, rlx_valu
 /* The same of @x[.., d] times @w[d, c]. */
 RLX_EXPORT rlx_value rlx_loss_linear_ce(struct rlx_graph *g, rlx_value x, rlx_value w,
 					rlx_value labels, const struct rlx_ce *how);
-/* (a - b)^2; |d| > delta ? delta (|d| - delta / 2) : d^2 / 2 with d = a - b. */
+/* (a - b)^2; |d| > delta ? delta (|d| - delta / 2) : d^2 / 2 with d = a - b and a finite delta. */
 RLX_EXPORT rlx_value rlx_loss_mse(struct rlx_graph *g, rlx_value a, rlx_value b);
 RLX_EXPORT rlx_value rlx_loss_huber(struct rlx_graph *g, rlx_value a, rlx_value b, double delta);
 /*
