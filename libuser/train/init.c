@@ -44,13 +44,14 @@ static enum rlx_status fill(const struct var *e, const struct rlx_type *t, void 
 		double x = draw(&e->fill, seed, stream, i);
 
 		switch (t->dtype) {
-		case RLX_F64: ((double *)to)[i] = x; break;
-		case RLX_F32: ((float *)to)[i] = (float)x; break;
+		case RLX_F64: case RLX_F32: case RLX_F16: case RLX_BF16:
+			float_store(t->dtype, to, (int64_t)i, x);
+			break;
 		case RLX_I64: ((int64_t *)to)[i] = (int64_t)x; break;
 		case RLX_I32: ((int32_t *)to)[i] = (int32_t)x; break;
 		default:
-			return rlx_fail(err, RLX_ETYPE, "state '%s' is %s: f64, f32, i64 and i32 "
-					"are filled; write to rlx_states_buf()", e->name,
+			return rlx_fail(err, RLX_ETYPE, "state '%s' is %s: f64, f32, f16, bf16, "
+					"i64 and i32 are filled; write to rlx_states_buf()", e->name,
 					rlx_dtype_name(t->dtype));
 		}
 	}

@@ -110,19 +110,6 @@ static double element(const struct rlx_safetensor *t, int64_t i)
 	}
 }
 
-static void store(enum rlx_dtype dt, void *to, int64_t i, double x)
-{
-	switch (dt) {
-	case RLX_F64:	((double *)to)[i] = x;	break;
-	case RLX_F32:	((float *)to)[i] = (float)x;	break;
-	case RLX_F16:
-		((uint16_t *)to)[i] = (uint16_t)rlx_minifloat_from(RLX_MF_F16, x, 0);
-		break;
-	default:
-		((uint16_t *)to)[i] = (uint16_t)rlx_minifloat_from(RLX_MF_BF16, x, 0);
-	}
-}
-
 static enum rlx_status check_merge(const struct rlx_lora_merge *m, struct rlx_error *err)
 {
 	const struct rlx_type *w, *a, *b;
@@ -172,7 +159,7 @@ enum rlx_status rlx_lora_merge(const struct rlx_lora_merge *how, void *to, struc
 				sum += element(m.b, o * rank + r) * element(m.a, r * in + i);
 			at = m.in_first ? i * out + o : o * in + i;
 			if (sum != 0)
-				store(m.w->type.dtype, to, at, element(m.w, at) + m.scale * sum);
+				float_store(m.w->type.dtype, to, at, element(m.w, at) + m.scale * sum);
 		}
 	return RLX_OK;
 }

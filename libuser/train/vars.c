@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "train/vars.h"
 
 enum { LONGEST_NAME = 159 };	/* of rlx_name() */
@@ -107,6 +108,19 @@ bool rlx_train_keeps(const char *name)
 		if (!strncmp(name, first[i], strlen(first[i])))
 			return true;
 	return false;
+}
+
+void float_store(enum rlx_dtype dt, void *to, int64_t i, double x)
+{
+	switch (dt) {
+	case RLX_F64:	((double *)to)[i] = x;	break;
+	case RLX_F32:	((float *)to)[i] = (float)x;	break;
+	case RLX_F16:
+		((uint16_t *)to)[i] = (uint16_t)rlx_minifloat_from(RLX_MF_F16, x, 0);
+		break;
+	default:
+		((uint16_t *)to)[i] = (uint16_t)rlx_minifloat_from(RLX_MF_BF16, x, 0);
+	}
 }
 
 rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32_t var)

@@ -46,6 +46,8 @@ rlx_value *vars_next(const struct rlx_vars *v, const struct rlx_graph *g, uint32
 /* A state of the optimizer or the step: @prefix and @name. It begins as @fill says. */
 rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,
 		     const char *name, struct rlx_type type, struct rlx_fill fill);
+/* Element @i of @to, which is f64, f32, f16 or bf16, becomes @x. */
+void float_store(enum rlx_dtype dt, void *to, int64_t i, double x);
 /* Every state that @init is to begin as another is. */
 void vars_like(struct rlx_graph *g, struct rlx_vars *v, const char *prefix, const char *name);
 

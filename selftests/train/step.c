@@ -412,6 +412,42 @@ TEST(long_names)
 	train_end(&r);
 }
 
+/* Variables of 16 bits begin as those of 32 do, rounded, and are trained. */
+TEST(narrow_variables)
+{
+	static const struct {
+		enum rlx_dtype dt;
+		double rounding;
+	} t[] = { { RLX_F32, 0 }, { RLX_F16, 0x1p-11 }, { RLX_BF16, 0x1p-8 } };
+	uint64_t seed = rlx_test_seed();
+	float first[64], now[64];
+	struct train_rig r;
+	unsigned int i, k;
+	rlx_value x;
+
+	for (i = 0; i < 3; i++) {
+		train_begin(&r);
+		x = rlx_var(r.g, r.v, "w", rlx_type(t[i].dt, 64), RLX_NORMAL(0.5), 0);
+		x = rlx_emit(r.g, cast, .x = x, .to = RLX_F32);
+		rlx_output(r.g, "was", x);
+		rlx_train_step(r.g, r.v, rlx_loss_mse(r.g, x, rlx_scalar_const(r.g, RLX_F32, 0)),
+			       rlx_scalar_const(r.g, RLX_F32, 0.01), NULL, &adamw);
+		train_open(&r, "cpu", 1, NULL, seed);
+		train_run(&r);
+		memcpy(i ? now : first, train_at(&r, RLX_IO_OUTPUT, "was"), sizeof(now));
+		for (k = 0; i && k < 64; k++)
+			CHECKF(fabs((double)now[k] - (double)first[k]) <=
+			       t[i].rounding * fabs((double)first[k]) + 0x1p-24,
+			       "%s: w[%u] is %g, not %g", rlx_dtype_name(t[i].dt), k,
+			       (double)now[k], (double)first[k]);
+		for (k = 0; k < 300; k++)
+			train_run(&r);
+		CHECKF(train_loss(&r) < 0.01, "%s: loss %g", rlx_dtype_name(t[i].dt),
+		       train_loss(&r));
+		train_end(&r);
+	}
+}
+
 /* A state that the set of variables does not have is named. */
 TEST(unknown_states)
 {

@@ -130,7 +130,8 @@ RLX_EXPORT bool rlx_train_keeps(const char *name);
  * @s:    of a program whose states are all in @v
  * @seed: random values are a function of it, a state's name and the element's place alone:
  *        Philox-4x32-10 under the key @seed, its stream the 64-bit FNV-1a hash of the name
- * Context: no run under way. Return: RLX_ENOENT (a state that @v does not have), RLX_ETYPE.
+ * Context: no run under way. Return: RLX_ENOENT (a state that @v does not have), RLX_ETYPE (one
+ * that is none of f64, f32, f16, bf16, i64 and i32).
  */
 RLX_EXPORT enum rlx_status
 rlx_states_init(struct rlx_states *s, const struct rlx_vars *v, uint64_t seed,
