@@ -58,6 +58,18 @@ static enum rlx_status fill(const struct var *e, const struct rlx_type *t, void 
 	return RLX_OK;
 }
 
+/* State @to begins as @from, whose dtype may be another. */
+static void begin_as(struct rlx_states *s, unsigned int to, unsigned int from)
+{
+	const struct rlx_type *t = rlx_states_type(s, to), *f = rlx_states_type(s, from);
+	const void *at = rlx_buf_ptr(rlx_states_buf(s, from));
+	int64_t n = rlx_type_count(t), i;
+
+	for (i = 0; i < n; i++)
+		float_store(t->dtype, rlx_buf_ptr(rlx_states_buf(s, to)), i,
+			    float_load(f->dtype, at, i));
+}
+
 enum rlx_status rlx_states_init(struct rlx_states *s, const struct rlx_vars *v, uint64_t seed,
 				struct rlx_error *err)
 {
@@ -82,8 +94,7 @@ enum rlx_status rlx_states_init(struct rlx_states *s, const struct rlx_vars *v, 
 			if (!pass && !e->like)
 				st = fill(e, rlx_states_type(s, i), rlx_buf_ptr(b), seed, err);
 			else if (pass && from >= 0)
-				memcpy(rlx_buf_ptr(b),
-				       rlx_buf_ptr(rlx_states_buf(s, (unsigned int)from)), b.bytes);
+				begin_as(s, i, (unsigned int)from);
 		}
 	return st;
 }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/half.h"
 #include "base/json_write.h"
 #include "train/fileops.h"
 #include "train/vars.h"
@@ -102,12 +101,7 @@ out_free:
 
 static double element(const struct rlx_safetensor *t, int64_t i)
 {
-	switch (t->type.dtype) {
-	case RLX_F64:	return ((const double *)t->data)[i];
-	case RLX_F32:	return (double)((const float *)t->data)[i];
-	case RLX_F16:	return rlx_minifloat_to(RLX_MF_F16, ((const uint16_t *)t->data)[i]);
-	default:	return rlx_minifloat_to(RLX_MF_BF16, ((const uint16_t *)t->data)[i]);
-	}
+	return float_load(t->type.dtype, t->data, i);
 }
 
 static enum rlx_status check_merge(const struct rlx_lora_merge *m, struct rlx_error *err)

@@ -210,6 +210,7 @@ static void update_one(struct step *s, unsigned int i, const struct rlx_optimize
 		.s = s, .how = how, .var = s->var[i], .name = e->name,
 		.w = cast_to(s->g, s->w[i], dt), .lr = scaled(s->g, s->lr, e->lr),
 	};
+	struct rlx_type t = type_of(s->g, u.w);	/* 16 bits round what an average moves by away */
 	rlx_value next, mean;
 
 	u.g = rlx_emit(s->g, mul, .a = cast_to(s->g, s->d[i], dt),
@@ -217,10 +218,9 @@ static void update_one(struct step *s, unsigned int i, const struct rlx_optimize
 	next = step_next(s, s->w[i], optimizer_update(&u));
 	if (s->o.ema == 0 || !next.id)
 		return;
-	mean = vars_state(s->g, s->v, "ema.", s->v->e[s->var[i]].name, type_of(s->g, next),
-			  RLX_ZEROS);
+	mean = vars_state(s->g, s->v, "ema.", s->v->e[s->var[i]].name, t, RLX_ZEROS);
 	vars_like(s->g, s->v, "ema.", s->v->e[s->var[i]].name);
-	next = rlx_emit(s->g, sub, .a = next, .b = mean);
+	next = rlx_emit(s->g, sub, .a = cast_to(s->g, next, dt), .b = mean);
 	step_next(s, mean, rlx_emit(s->g, add, .a = mean, .b = scaled(s->g, next, 1 - s->o.ema)));
 }
 

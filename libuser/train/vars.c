@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/half.h"
 #include "train/vars.h"
 
 enum { LONGEST_NAME = 159 };	/* of rlx_name() */

@@ -3,6 +3,7 @@
 #ifndef RLX_TRAIN_VARS_H
 #define RLX_TRAIN_VARS_H
 
+#include "base/half.h"
 #include "rlx/train.h"
 
 /* Kept from the optimizer and the step: states that are no variables of the model. */
@@ -14,7 +15,7 @@ struct var {
 	struct rlx_fill	 fill;
 	uint32_t	 flags;
 	double		 lr;
-	/* Copied from this state at first, not filled: an average begins at the weight. */
+	/* This state's values at first, not filled: an average begins at the weight. */
 	char		*like;
 };
 
@@ -48,6 +49,16 @@ rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix
 		     const char *name, struct rlx_type type, struct rlx_fill fill);
 /* Element @i of @to, which is f64, f32, f16 or bf16, becomes @x. */
 void float_store(enum rlx_dtype dt, void *to, int64_t i, double x);
+/* Element @i of @from, which is one of these; merging adapters has it in its inner loop. */
+static inline double float_load(enum rlx_dtype dt, const void *from, int64_t i)
+{
+	switch (dt) {
+	case RLX_F64:	return ((const double *)from)[i];
+	case RLX_F32:	return (double)((const float *)from)[i];
+	case RLX_F16:	return rlx_minifloat_to(RLX_MF_F16, ((const uint16_t *)from)[i]);
+	default:	return rlx_minifloat_to(RLX_MF_BF16, ((const uint16_t *)from)[i]);
+	}
+}
 /* Every state that @init is to begin as another is. */
 void vars_like(struct rlx_graph *g, struct rlx_vars *v, const char *prefix, const char *name);
 

@@ -448,6 +448,45 @@ TEST(narrow_variables)
 	}
 }
 
+/* An average moves by less than 16 bits can tell, and begins at the weight all the same. */
+TEST(averages_of_narrow_variables)
+{
+	struct rlx_train_opts o = { .size = sizeof(o), .ema = 0.999 };
+	uint64_t seed = rlx_test_seed();
+	struct train_rig r;
+	double want[16];
+	const float *e, *w;
+	unsigned int i, k;
+	rlx_value x;
+
+	train_begin(&r);
+	x = rlx_emit(r.g, cast, .x = rlx_var(r.g, r.v, "w", rlx_type(RLX_BF16, 16), RLX_NORMAL(1),
+					     0), .to = RLX_F32);
+	rlx_output(r.g, "was", x);
+	rlx_train_step(r.g, r.v, rlx_loss_mse(r.g, x, rlx_scalar_const(r.g, RLX_F32, 0)),
+		       rlx_scalar_const(r.g, RLX_F32, 0.02), &o, &adamw);
+	CHECKF(rlx_type_of(r.g, rlx_graph_io_find(r.g, RLX_IO_STATE, "ema.w"))->dtype == RLX_F32,
+	       "the average has 16 bits");
+	train_open(&r, "cpu", 1, NULL, seed);
+	e = train_at(&r, RLX_IO_STATE, "ema.w");
+	for (i = 0; i < 16; i++)
+		want[i] = (double)e[i];
+	for (k = 0; k < 200; k++) {
+		train_run(&r);
+		w = train_at(&r, RLX_IO_OUTPUT, "was");	/* what the step before left */
+		for (i = 0; i < 16; i++) {
+			CHECKF(k || w[i] == e[i] || fabsf(w[i] - e[i]) < 1e-3f, "begins elsewhere");
+			want[i] += k ? 0.001 * ((double)w[i] - want[i]) : 0;
+		}
+	}
+	train_run(&r);
+	w = train_at(&r, RLX_IO_OUTPUT, "was");
+	for (i = 0; i < 16; i++)
+		CHECKF(fabs((double)e[i] - want[i]) < 0.005 * fabs((double)w[i] - want[i]) + 1e-5,
+		       "ema.w[%u] is %g, not %g", i, (double)e[i], want[i]);
+	train_end(&r);
+}
+
 /* A state that the set of variables does not have is named. */
 TEST(unknown_states)
 {

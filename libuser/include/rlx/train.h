@@ -323,8 +323,8 @@ struct rlx_optimizer {
  * struct rlx_train_opts - of a step; zero means the default everywhere.
  * @size:       sizeof(struct rlx_train_opts)
  * @clip_norm:  gradients are multiplied by min(1, clip_norm / (norm + 1e-6)); 0: not
- * @ema:        weights are averaged as "ema.<name>": e += (1 - ema)(w - e), which begins at w;
- *              0: not
+ * @ema:        weights are averaged as "ema.<name>", of f32 or f64: e += (1 - ema)(w - e), which
+ *              begins at w; 0: not
  * @accumulate: so many runs add up gradients before one update; 0: 1
  * @scaling:    RLX_SCALE_LOSS_NONE; STATIC: the loss is multiplied by @scale0 before it is
  *              derived and gradients are divided by it; DYNAMIC: by a state that begins at
