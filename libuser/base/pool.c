@@ -498,8 +498,8 @@ void rlx_pool_run(struct rlx_pool *p, rlx_pool_fn fn, void *ctx,
 
 	if (!units)
 		return;
-	if (!grain)
-		grain = units / (4ull * rlx_pool_size(p)) + 1;
+	if (!grain)	/* chunks balance threads; one alone has nobody to balance with */
+		grain = rlx_pool_size(p) == 1 ? units : units / (4ull * p->size) + 1;
 	if (!p || p->size == 1 || units <= grain || dead(p) ||
 	    (mine(p) && p->running)) {
 		run_inline(fn, ctx, units, grain, index);

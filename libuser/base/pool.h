@@ -45,8 +45,9 @@ unsigned int rlx_pool_size(const struct rlx_pool *p);	/* NULL: 1 */
 /*
  * Call @fn for all units in chunks of @grain, beginning at multiples of it
  * whoever does them, and return when all are done. Chunks are handed out one by
- * one, so uneven ones balance. @grain 0 takes about four chunks per thread: the
- * bounds then depend on the pool's size. Allocates nothing, takes no lock.
+ * one, so uneven ones balance. @grain 0 takes about four chunks per thread, one
+ * of a single thread: the bounds then depend on the pool's size. Allocates
+ * nothing, takes no lock.
  */
 void rlx_pool_run(struct rlx_pool *p, rlx_pool_fn fn, void *ctx,
 		  uint64_t units, uint64_t grain);

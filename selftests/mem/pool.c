@@ -101,6 +101,34 @@ static void spread(void *ctx, uint64_t begin, uint64_t end, unsigned int w)
 		nanosleep(&t, NULL);
 }
 
+static void count_call(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
+{
+	uint64_t *calls = ctx;
+
+	(void)worker;
+	CHECK(begin < end);
+	calls[0]++;
+	calls[1] += end - begin;
+}
+
+/* Chunks are for others to take: kernels join neighbouring units, and who is alone has them all. */
+TEST(a_single_thread_has_one_chunk)
+{
+	struct rlx_pool *one = make(1), *pool[] = { NULL, one };
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		uint64_t calls[2] = { 0 };
+
+		rlx_pool_run(pool[i], count_call, calls, 1000, 0);
+		CHECK_EQ(calls[0], 1);
+		CHECK_EQ(calls[1], 1000);
+		rlx_pool_run(pool[i], count_call, calls, 1000, 100);
+		CHECK_EQ(calls[0], 11);
+	}
+	rlx_pool_free(one);
+}
+
 TEST(workers_take_part)
 {
 	struct rlx_pool *p = make(2);
