@@ -92,6 +92,21 @@ static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, i
 	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
 }
 
+/*
+ * Units from @u on, before @end, that a kernel whose columns know nothing of each other takes
+ * as one: neighbours of one matrix, with @most columns together. Long rows are fetched ahead of
+ * where short pieces of them are not.
+ */
+static inline size_t rlx_k_joined_cols(size_t u, size_t end, int64_t cols, int64_t inner,
+				       int64_t most)
+{
+	const size_t blocks = (size_t)((inner + cols - 1) / cols), left = blocks - u % blocks;
+	const size_t few = cols < most ? (size_t)(most / cols) : 1;
+	const size_t n = end - u < left ? end - u : left;
+
+	return n < few ? n : few;
+}
+
 /* Where the last axis is kept. */
 static inline int64_t rlx_k_reduce_cols(const struct rlx_k_reduce *a)
 {

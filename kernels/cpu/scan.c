@@ -317,14 +317,16 @@ void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 		arg_rows_short(a, (int64_t)begin, (int64_t)end, scratch);
 		return;
 	}
-	for (size_t u = begin; u < end; u++) {
-		int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
-		int64_t left = a->inner - c;
+	for (size_t u = begin, units; u < end; u += units) {
+		const int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
+		int64_t n;
 
+		units = rlx_k_joined_cols(u, end, cols, a->inner, RLX_K_ARGREDUCE_COLS);
+		n = (int64_t)units * cols;
 		if (a->inner == 1)
 			put_index(a, o, arg_row(a, o, scratch));
 		else
-			arg_cols(a, o, c, (size_t)(left < cols ? left : cols), scratch);
+			arg_cols(a, o, c, (size_t)(a->inner - c < n ? a->inner - c : n), scratch);
 	}
 }
 
@@ -517,13 +519,15 @@ void RLX_K(scan)(const void *args, size_t begin, size_t end, void *scratch)
 	const struct rlx_k_scan *a = args;
 	const int64_t cols = rlx_k_scan_cols(a), blocks = (a->inner + cols - 1) / cols;
 
-	for (size_t u = begin; u < end; u++) {
+	for (size_t u = begin, units; u < end; u += units) {
 		const int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
-		const int64_t left = a->inner - c;
+		int64_t n;
 
+		units = rlx_k_joined_cols(u, end, cols, a->inner, RLX_K_SCAN_COLS);
+		n = (int64_t)units * cols;
 		if (a->inner == 1)
 			scan_row(a, o, class_of(a->type, RLX_EW_F64), scratch);
 		else
-			scan_cols(a, o, c, (size_t)(left < cols ? left : cols), scratch);
+			scan_cols(a, o, c, (size_t)(a->inner - c < n ? a->inner - c : n), scratch);
 	}
 }

@@ -367,6 +367,9 @@ static void one_scan(const struct rlx_kernels *k, uint64_t *seed)
 	if (!kc_pick(seed, 0, 9)) {	/* more columns than a unit has */
 		a.inner = inner = kc_pick(seed, 500, 2500);
 		n = n > 12 ? 12 : n;
+	} else if (!kc_pick(seed, 0, 9)) {	/* shares of a matrix, which a thread joins */
+		a.inner = inner = kc_pick(seed, 256, 600);
+		n = is_float(type) && a.prod ? n : kc_pick(seed, 130, 140);
 	}
 	a.n = n;
 	x = values(outer * n * inner, type, seed);
@@ -409,6 +412,17 @@ TEST(running_sums_and_products)
 	for (int l = 0; l < kc_levels(); l++)
 		for (int t = 0; t < 150; t++)
 			one_scan(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
+/* Not from one matrix into the next, nor beyond a range or @most columns. */
+TEST(shares_of_a_matrix_are_joined)
+{
+	CHECK_EQ(rlx_k_joined_cols(0, 4, 112, 406, 2048), 4);
+	CHECK_EQ(rlx_k_joined_cols(2, 8, 112, 406, 2048), 2);
+	CHECK_EQ(rlx_k_joined_cols(5, 7, 112, 406, 2048), 2);
+	CHECK_EQ(rlx_k_joined_cols(0, 4, 112, 406, 256), 2);
+	CHECK_EQ(rlx_k_joined_cols(0, 3, 512, 1500, 256), 1);
+	CHECK_EQ(rlx_k_joined_cols(3, 9, 64, 1, 2048), 1);
 }
 
 /* Along rows and down columns; all terms positive, so that roundings add up. */
