@@ -8,6 +8,7 @@
 
 #define RLX_K_RNN_PANEL	64	/* bytes of hidden units packed side by side */
 #define RLX_K_RNN_ROWS	4	/* batch rows of a unit */
+#define RLX_K_RNN_JOINED 4	/* units of a direction that a thread of a CPU takes as one */
 
 enum rlx_k_rnn_cell {
 	RLX_K_RNN_LSTM,	/* gates i o f c */
@@ -109,10 +110,19 @@ static inline size_t rlx_k_rnn_units(const struct rlx_k_rnn *a)
 				   RLX_K_RNN_ROWS));
 }
 
+/* Batch rows that a thread's scratch has room for, whole units. */
+static inline int64_t rlx_k_rnn_rows(const struct rlx_k_rnn *a)
+{
+	const int64_t units = (a->batch + RLX_K_RNN_ROWS - 1) / RLX_K_RNN_ROWS;
+
+	return (units < RLX_K_RNN_JOINED ? units : RLX_K_RNN_JOINED) * RLX_K_RNN_ROWS;
+}
+
 /* h, its next value, c, and two values of the GRU, for each row; of @size as above */
 static inline size_t rlx_k_rnn_scratch(const struct rlx_k_rnn *a, size_t size)
 {
-	return (size_t)rlx_k_rnn_panels(a->hidden, size) * RLX_K_RNN_PANEL * RLX_K_RNN_ROWS * 5;
+	return (size_t)(rlx_k_rnn_panels(a->hidden, size) * rlx_k_rnn_rows(a)) *
+	       RLX_K_RNN_PANEL * 5;
 }
 
 #endif

@@ -16,19 +16,30 @@ enum {
 	NV = P / RN_VL,		/* vectors of a panel */
 	ROWS = RLX_K_RNN_ROWS,
 #if defined(RLX_V512)
-	TOGETHER = ROWS,	/* batch rows that share a load of weights */
+	SUMS = 16,		/* vectors that a product keeps, beside its operands */
+	AT_ONCE = 8,		/* sums that hide the latency of a multiply-add */
+#elif RLX_VB == 32
+	SUMS = 8,
+	AT_ONCE = 8,
 #else
-	TOGETHER = 1,
+	SUMS = 4,		/* products and sums are instructions of their own */
+	AT_ONCE = 4,
 #endif
 };
+
+/* Batch rows that share a load of weights, by how many sums each has. */
+RLX_INLINE int rows_by(int sums)
+{
+	return SUMS / sums > ROWS ? ROWS : SUMS / sums > 1 ? SUMS / sums : 1;
+}
 
 struct state {
 	const struct rlx_k_rnn *a;
 	const RN_T	*r;		/* this direction's */
 	int64_t		dir, row, n;	/* batch rows [row, row + n) */
 	size_t		width;		/* hidden rounded up to P */
-	int64_t		lens[ROWS];
-	RN_T		*h, *next, *c, *z, *rh;	/* ROWS x width each */
+	int64_t		lens[ROWS * RLX_K_RNN_JOINED];
+	RN_T		*h, *next, *c, *z, *rh;	/* rlx_k_rnn_rows() x width each */
 };
 
 /* [panel][k][gate][P] of gates [g0, g0 + gates) */
@@ -69,59 +80,51 @@ static void pack(const struct rlx_k_rnn_pack *a, size_t begin, size_t end)
 	}
 }
 
-/* acc[m][g][.] += sum_k h[m][k] r[k][g][.] for one panel */
-RLX_INLINE void product(RN_V acc[TOGETHER][4][NV], const RN_T *r, const RN_T *h,
-			const struct state *s, const int gates)
+/* sum[m][g][.] += h[m] r[g][.], one term of each */
+RLX_INLINE void term(RN_V sum[ROWS][4][NV], const RN_T *r, const RN_T *h, size_t width,
+		     const int gates, const int rows)
 {
-	const size_t n = (size_t)s->a->hidden;
+	RLX_UNROLL
+	for (int m = 0; m < rows; m++) {
+		const RN_V x = RN(set1)(h[(size_t)m * width]);
 
-	for (size_t k = 0; k < n; k++) {
 		RLX_UNROLL
-		for (int m = 0; m < TOGETHER; m++) {
-			const RN_V x = RN(set1)(h[(size_t)m * s->width + k]);
-
+		for (int g = 0; g < gates; g++)
 			RLX_UNROLL
-			for (int g = 0; g < gates; g++)
-				RLX_UNROLL
-				for (int v = 0; v < NV; v++)
-					acc[m][g][v] = RN(fma)(x, RN(loadu)(r + g * P + v * RN_VL),
-							       acc[m][g][v]);
-		}
-		r += gates * P;
+			for (int v = 0; v < NV; v++)
+				sum[m][g][v] = RN(fma)(x, RN(loadu)(r + g * P + v * RN_VL),
+						       sum[m][g][v]);
 	}
 }
 
-#if defined(RLX_V512)
 /*
- * One row: four chains of sums would wait for each other, so two steps of k
- * have their own.
+ * acc[m][g][.] = sum_k h[m][k] r[k][g][.] for one panel and @rows rows. Few sums would wait for
+ * each other, so some steps of k in a row have their own.
  */
-RLX_INLINE void product_one(RN_V acc[TOGETHER][4][NV], const RN_T *r, const RN_T *h,
-			    const struct state *s, const int gates)
+RLX_INLINE void product(RN_V acc[ROWS][4][NV], const RN_T *r, const RN_T *h,
+			const struct state *s, const int gates, const int rows)
 {
+	const int own = rows * gates * NV, parts = own < AT_ONCE ? AT_ONCE / own : 1;
 	const size_t n = (size_t)s->a->hidden;
-	RN_V two[4] = { RN(zero)(), RN(zero)(), RN(zero)(), RN(zero)() };
+	RN_V sum[AT_ONCE][ROWS][4][NV] = { 0 };
 	size_t k = 0;
 
-	for (; k + 2 <= n; k += 2) {
-		const RN_V x = RN(set1)(h[k]), y = RN(set1)(h[k + 1]);
-
+	for (; k + (size_t)parts <= n; k += (size_t)parts, r += parts * gates * P)
 		RLX_UNROLL
-		for (int g = 0; g < gates; g++) {
-			acc[0][g][0] = RN(fma)(x, RN(loadu)(r + g * P), acc[0][g][0]);
-			two[g] = RN(fma)(y, RN(loadu)(r + (gates + g) * P), two[g]);
-		}
-		r += 2 * gates * P;
-	}
+		for (int i = 0; i < parts; i++)
+			term(sum[i], r + i * gates * P, h + k + i, s->width, gates, rows);
+	for (; parts > 1 && k < n; k++, r += gates * P)
+		term(sum[0], r, h + k, s->width, gates, rows);
 	RLX_UNROLL
-	for (int g = 0; g < gates; g++) {
-		acc[0][g][0] += two[g];
-		if (k < n)
-			acc[0][g][0] = RN(fma)(RN(set1)(h[k]), RN(loadu)(r + g * P),
-					       acc[0][g][0]);
+	for (int j = 0; j < rows * gates * NV; j++) {
+		const int m = j / NV / gates, g = j / NV % gates, v = j % NV;
+
+		acc[m][g][v] = sum[0][m][g][v];
+		RLX_UNROLL
+		for (int i = 1; i < parts; i++)
+			acc[m][g][v] += sum[i][m][g][v];
 	}
 }
-#endif
 
 /* NaN stays: the minimum and the maximum give the second operand then. */
 static RN_V activate_by(const struct rlx_k_rnn_fn *f, RN_V x)
@@ -269,18 +272,20 @@ RLX_INLINE void sweep(struct state *s, const RN_T *r, const RN_T *h, int64_t ste
 	const int64_t panels = rlx_k_rnn_panels(s->a->hidden, sizeof(RN_T));
 	const size_t size = (size_t)(s->a->hidden * gates * P);
 
-	for (int64_t p = 0; p < panels; p++, r += size)
-		for (int64_t m0 = 0; m0 < s->n; m0 += TOGETHER) {
-			RN_V acc[TOGETHER][4][NV] = { 0 };
-			const RN_T *hm = h + (size_t)m0 * s->width;
+	const int rows = rows_by(gates * NV);
+	int64_t taken;
 
-#if defined(RLX_V512)
-			if (s->n == 1)
-				product_one(acc, r, hm, s, gates);
+	for (int64_t p = 0; p < panels; p++, r += size)
+		for (int64_t m0 = 0; m0 < s->n; m0 += taken) {
+			const RN_T *hm = h + (size_t)m0 * s->width;
+			RN_V acc[ROWS][4][NV];
+
+			taken = s->n - m0 < rows ? s->n - m0 : rows;
+			if (rows == 1 || taken == 1)
+				product(acc, r, hm, s, gates, 1);
 			else
-#endif
-				product(acc, r, hm, s, gates);
-			for (int64_t m = m0; m < m0 + TOGETHER && m < s->n; m++)
+				product(acc, r, hm, s, gates, rows);
+			for (int64_t m = m0; m < m0 + taken; m++)
 				for (int v = 0; v < NV; v++) {
 					int64_t t = time_of(s, m, step);
 					RN_V g[4];
@@ -319,7 +324,7 @@ static int64_t state_at(const struct state *s, int64_t m)
 
 static void load_state(struct state *s, RN_T *to, const RN_T *from)
 {
-	memset(to, 0, ROWS * s->width * sizeof(*to));
+	memset(to, 0, (size_t)rlx_k_rnn_rows(s->a) * s->width * sizeof(*to));
 	for (int64_t m = 0; from && m < s->n; m++)
 		memcpy(to + (size_t)m * s->width, from + state_at(s, m),
 		       (size_t)s->a->hidden * sizeof(*to));
@@ -374,7 +379,7 @@ static void steps_of(struct state *s)
 	take_lengths(s);
 	load_state(s, s->h, a->h0);
 	load_state(s, s->c, a->cell == RLX_K_RNN_LSTM ? a->c0 : NULL);
-	memset(s->rh, 0, ROWS * s->width * sizeof(RN_T));
+	memset(s->rh, 0, (size_t)rlx_k_rnn_rows(a) * s->width * sizeof(RN_T));
 	for (int64_t step = 0; step < a->steps; step++) {
 		if (a->cell == RLX_K_RNN_LSTM)
 			sweep_lstm(s, step);
@@ -388,20 +393,26 @@ static void steps_of(struct state *s)
 	save_state(s, a->yc, s->c);
 }
 
+/* Units of one direction are one, where a thread has them: each panel of weights is read once. */
 static void run(const struct rlx_k_rnn *a, size_t begin, size_t end, void *scratch)
 {
-	const int64_t blocks = (a->batch + ROWS - 1) / ROWS;
+	const size_t blocks = (size_t)((a->batch + ROWS - 1) / ROWS);
 	struct state s = { .a = a, .h = scratch };
+	size_t each, n;
 
 	s.width = (size_t)rlx_k_rnn_panels(a->hidden, sizeof(RN_T)) * P;
-	s.next = s.h + ROWS * s.width;
-	s.c = s.next + ROWS * s.width;
-	s.z = s.c + ROWS * s.width;
-	s.rh = s.z + ROWS * s.width;
-	for (size_t u = begin; u < end; u++) {
-		s.dir = (int64_t)u / blocks;
-		s.row = (int64_t)u % blocks * ROWS;
-		s.n = a->batch - s.row < ROWS ? a->batch - s.row : ROWS;
+	each = (size_t)rlx_k_rnn_rows(a) * s.width;
+	s.next = s.h + each;
+	s.c = s.next + each;
+	s.z = s.c + each;
+	s.rh = s.z + each;
+	for (size_t u = begin; u < end; u += n) {
+		n = blocks - u % blocks < end - u ? blocks - u % blocks : end - u;
+		n = n < RLX_K_RNN_JOINED ? n : RLX_K_RNN_JOINED;
+		s.dir = (int64_t)(u / blocks);
+		s.row = (int64_t)(u % blocks) * ROWS;
+		s.n = (int64_t)n * ROWS;
+		s.n = a->batch - s.row < s.n ? a->batch - s.row : s.n;
 		s.r = (const RN_T *)a->r +
 		      (size_t)s.dir * rlx_k_rnn_packed(a->cell, a->hidden, sizeof(RN_T));
 		steps_of(&s);

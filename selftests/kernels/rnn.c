@@ -18,7 +18,8 @@ static struct kc_buf reals(bool f64, int64_t n, double range, uint64_t *seed)
 static void one(const struct rlx_kernels *k, bool f64, uint64_t *seed)
 {
 	struct rlx_k_rnn a = { .cell = (uint8_t)kc_pick(seed, 0, 2),
-		.steps = kc_pick(seed, 0, 6), .batch = kc_pick(seed, 1, 9),
+		.steps = kc_pick(seed, 0, 6),
+		.batch = kc_pick(seed, 1, kc_pick(seed, 0, 3) ? 9 : 21),
 		.hidden = kc_pick(seed, 1, 40), .dirs = kc_pick(seed, 1, 2),
 		.lens_type = RLX_I32 };
 	int64_t g = rlx_k_rnn_gates(a.cell), n = a.hidden;
@@ -33,14 +34,14 @@ static void one(const struct rlx_kernels *k, bool f64, uint64_t *seed)
 	struct kc_buf packed = kc_buf_new((size_t)a.dirs *
 					  rlx_k_rnn_packed(a.cell, n, elem) * elem, elem);
 	struct rlx_k_rnn_pack p = { r.p, packed.p, a.dirs, n, a.cell };
-	int32_t lens[9];
+	int32_t lens[21];
 
 	for (int i = 0; i < 4; i++)
 		s[i] = reals(f64, db * n, size, seed);
 	h0 = reals(f64, db * n, size, seed);
 	c0 = reals(f64, a.dirs * 3 * n, size, seed);
 	memcpy(h0.p, s[0].p, s[0].size);
-	for (int i = 0; i < 9; i++)
+	for (int i = 0; i < 21; i++)
 		lens[i] = (int32_t)kc_pick(seed, 0, a.steps);
 	rnn_options(&a, rare, seed);
 	a.x = x.p;
