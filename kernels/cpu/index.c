@@ -22,24 +22,85 @@ static void put(char *d, const char *s, size_t n, bool ok)
 		memcpy(d, s, n);
 }
 
+/* Pieces of a few bytes from @s: by a row's number, or zeros where that is below 0. */
+#define PICK(BITS)							\
+typedef uint##BITS##_t any_##BITS __attribute__((aligned(1), may_alias)); \
+static void pick_##BITS(any_##BITS *d, const any_##BITS *s, const int64_t *row, size_t n) \
+{									\
+	for (size_t i = 0; i < n; i++)					\
+		d[i] = row[i] < 0 ? 0 : s[row[i]];			\
+}
+PICK(8) PICK(16) PICK(32) PICK(64)
+
+static void pick(void *d, const void *s, const int64_t *row, size_t n, size_t inner)
+{
+	if (inner == 1)
+		pick_8(d, s, row, n);
+	else if (inner == 2)
+		pick_16(d, s, row, n);
+	else if (inner == 4)
+		pick_32(d, s, row, n);
+	else if (inner == 8)
+		pick_64(d, s, row, n);
+	else
+		for (size_t i = 0; i < n; i++)
+			put((char *)d + i * inner,
+			    (const char *)s + (row[i] < 0 ? 0 : (size_t)row[i]) * inner, inner,
+			    row[i] >= 0);
+}
+
+/* Indices [i, i + n) as rows of the table, to each of which @before is added. */
+static void look_up(const struct rlx_k_gather *a, int64_t *row, size_t i, size_t n, int64_t before)
+{
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->idx_type);
+	const int64_t rows = a->rows;
+	int64_t wrong = 0;
+
+	RLX_K(loader)(RLX_EW_I64, a->idx_type)(row, (const char *)a->idx + i * size, n);
+	for (size_t j = 0; j < n; j++) {
+		const int64_t v = row[j] + (row[j] < 0 ? rows : 0);
+		const int64_t out = -(int64_t)(v < 0 || v >= rows);
+
+		/* without a branch, for vectors; what is out of range may be anything, and wraps */
+		row[j] = (int64_t)((uint64_t)v + (uint64_t)before) | out;
+		wrong |= out;
+	}
+	for (size_t j = 0; wrong && a->bad && j < n && (int64_t)(i + j) < a->live; j++)
+		if (row[j] < 0)
+			__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
+}
+
+/* The rows of @n units from @u on, counted from the table that the first of them reads. */
+static void rows_of(const struct rlx_k_gather *a, int64_t *row, size_t u, size_t n)
+{
+	const size_t all = (size_t)a->n_idx, at = u % all, left = all - at;
+	int64_t before = a->rows;
+
+	look_up(a, row, at, n < left ? n : left, 0);
+	if (n > left)
+		look_up(a, row + left, 0, (n < all ? n : all) - left, before);
+	for (size_t have = all; have < n; have *= 2, before *= 2)	/* the same again */
+		for (size_t j = 0; j < have && have + j < n; j++)
+			row[have + j] = row[j] < 0 ? -1 : row[j] + before;
+}
+
 void RLX_K(gather)(const void *args, size_t begin, size_t end, void *scratch)
 {
+	enum { MOST = 512 };
 	const struct rlx_k_gather *a = args;
-	const size_t inner = (size_t)a->inner, n = (size_t)a->n_idx;
-	size_t o = begin / (n ? n : 1), i = begin % (n ? n : 1);
+	const size_t inner = (size_t)a->inner, all = (size_t)a->n_idx;
+	/* whole tables, where they fit, have the same rows each time */
+	const bool same = all <= MOST;
+	const size_t most = same && all ? MOST / all * all : MOST;
+	int64_t row[MOST];
 
 	(void)scratch;
-	for (size_t u = begin; u < end; u++) {
-		int64_t r = rlx_k_index_at(a->idx, a->idx_type, i, a->rows,
-					   (int64_t)i < a->live ? a->bad : NULL);
-		const char *s = a->table;
-
-		s += (o * (size_t)a->rows + (size_t)(r < 0 ? 0 : r)) * inner;
-		put((char *)a->out + u * inner, s, inner, r >= 0);
-		if (++i == n) {
-			i = 0;
-			o++;
-		}
+	for (size_t u = begin, n; u < end; u += n) {
+		n = end - u < most ? end - u : most;
+		if (!same || u == begin)
+			rows_of(a, row, u, n);
+		pick((char *)a->out + u * inner,
+		     (const char *)a->table + u / all * (size_t)a->rows * inner, row, n, inner);
 	}
 }
 

@@ -216,13 +216,15 @@ static const uint8_t idx_types[] = { RLX_I64, RLX_I32, RLX_U32 };
 static void one_gather(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int64_t outer = kc_pick(seed, 1, 4), rows = kc_pick(seed, 1, 20);
-	int64_t n = kc_pick(seed, 1, 30), inner = kc_pick(seed, 1, 60);
+	/* more than are looked up at once, too, and what is of a type's size */
+	int64_t n = kc_pick(seed, 0, 7) ? kc_pick(seed, 1, 30) : kc_pick(seed, 300, 1300);
+	int64_t inner = kc_pick(seed, 0, 1) ? 1 << kc_pick(seed, 0, 3) : kc_pick(seed, 1, 60);
 	uint8_t type = idx_types[rlx_test_rand(seed) % 3];
 	size_t is = rlx_k_type_size((enum rlx_dtype)type);
 	struct kc_buf t = kc_buf_new((size_t)(outer * rows * inner), 1);
 	struct kc_buf o = kc_buf_new((size_t)(outer * n * inner), 1);
 	struct kc_buf x = kc_buf_new((size_t)n * is, is);
-	int64_t idx[30];
+	int64_t idx[1300];
 	int32_t bad = 0;
 	struct rlx_k_gather a = { t.p, x.p, o.p, &bad, outer, rows, n, inner,
 				  n, type };
@@ -240,8 +242,8 @@ static void one_gather(const struct rlx_kernels *k, uint64_t *seed)
 								    -rows - 1;
 		kc_run(k->gather, &a, (size_t)(outer * n), 0, seed);
 		CHECK(bad == 1);
-		for (int64_t i = 0; i < inner; i++)
-			CHECK(((char *)o.p)[(n - 1) * inner + i] == 0);
+		for (int64_t i = 0; i < outer * inner; i++)
+			CHECK(((char *)o.p)[((i / inner + 1) * n - 1) * inner + i % inner] == 0);
 	}
 	kc_buf_free(&t);
 	kc_buf_free(&o);
