@@ -157,6 +157,20 @@ bench-gpu:
 		'python3 selftests/gpubench/recurrence.py $(BUILD)/test/gpubench/programs' \
 		'python3 selftests/gpubench/fft.py $(BUILD)/test/gpubench/programs')
 
+# Training steps fed from the disk, with the device's idle time, and the same steps by PyTorch.
+TRAIN_STEPS := '12 768 12 1024 16 50304' 'resnet50 64 224 1000'
+bench-train:
+	$(Q)tools/setup.sh build
+	$(Q)+$(BUILDMAKE) all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(BUILDMAKE) $(BUILD)/test/gpubench/train
+	$(Q)for step in $(TRAIN_STEPS); do \
+		selftests/bench/run.sh "$(BUILD)/test/gpubench/train -m $$step" \
+			"$(BUILD)/test/gpubench/train -m -d $$step" $(if $(shell \
+			python3 -c 'import torch' 2>&1),, \
+			"python3 selftests/gpubench/train.py $$step") || exit 1; \
+	done
+
 # Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,
 # CASES of each family, WORDS for its other options (sweep.py --help).
 bench-sweep: CASES := $(if $(filter file,$(origin CASES)),25,$(CASES))
@@ -175,5 +189,5 @@ check-hip-build:
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
 .PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \
-	bench-sweep \
+	bench-sweep bench-train \
 	check-gpu-sanitizer

@@ -48,15 +48,11 @@ static inline rlx_value resnet_block(struct train_rig *r, rlx_value x, int64_t w
 	return rlx_emit(r->g, relu, .x = rlx_emit(r->g, add, .a = x, .b = y));
 }
 
-/*
- * The loss of inputs "y", i32[batch], and images that stay on the device: a variable that is
- * not trained.
- */
-static inline rlx_value train_resnet_loss(struct train_rig *r, const struct train_resnet *z)
+/* The loss of images @x, f32[batch, 3, size, size], that are @y, i32[batch]. */
+static inline rlx_value train_resnet_loss_of(struct train_rig *r, const struct train_resnet *z,
+					     rlx_value x, rlx_value y)
 {
 	static const int blocks[4] = { 3, 4, 6, 3 };
-	struct rlx_type images = rlx_type(RLX_F32, z->batch, 3, z->size, z->size);
-	rlx_value x = rlx_var(r->g, r->v, "images", images, RLX_NORMAL(1), RLX_VAR_FROZEN);
 	int s, i;
 
 	x = rlx_emit(r->g, relu, .x = resnet_conv(r, "stem", x, 64, 7, 2));
@@ -73,7 +69,16 @@ static inline rlx_value train_resnet_loss(struct train_rig *r, const struct trai
 		     rlx_type(RLX_F32, 2048, z->classes), RLX_NORMAL(0.01), RLX_VAR_MATRIX));
 	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "fc.bias",
 		     rlx_type(RLX_F32, z->classes), RLX_ZEROS, RLX_VAR_NO_DECAY));
-	return rlx_loss_ce(r->g, x, rlx_input(r->g, "y", rlx_type(RLX_I32, z->batch)), NULL);
+	return rlx_loss_ce(r->g, x, y, NULL);
+}
+
+/* Of an input "y", and images that stay on the device: a variable that is not trained. */
+static inline rlx_value train_resnet_loss(struct train_rig *r, const struct train_resnet *z)
+{
+	struct rlx_type images = rlx_type(RLX_F32, z->batch, 3, z->size, z->size);
+	rlx_value x = rlx_var(r->g, r->v, "images", images, RLX_NORMAL(1), RLX_VAR_FROZEN);
+
+	return train_resnet_loss_of(r, z, x, rlx_input(r->g, "y", rlx_type(RLX_I32, z->batch)));
 }
 
 static inline void train_resnet_batch(struct train_rig *r, const struct train_resnet *z)

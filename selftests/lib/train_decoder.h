@@ -50,11 +50,12 @@ static inline rlx_value train_block(struct train_rig *r, const struct train_deco
 	return rlx_emit(r->g, add, .a = x, .b = train_dense(r, "out", h, 4 * z->dim, z->dim, std));
 }
 
-/* The loss of inputs "x" and "y", i32[batch, context]. */
-static inline rlx_value train_decoder_loss(struct train_rig *r, const struct train_decoder *z)
+/* The loss of @x and of what follows each, @y, i32[batch, context]. */
+static inline rlx_value train_decoder_loss_of(struct train_rig *r, const struct train_decoder *z,
+					      rlx_value x, rlx_value y)
 {
-	rlx_value x = rlx_input(r->g, "x", rlx_type(RLX_I32, z->batch, z->context)), head;
 	int64_t vocab = z->vocab ? z->vocab : 256;
+	rlx_value head;
 	int l;
 
 	x = rlx_emit(r->g, gather, .indices = x, .x = rlx_var(r->g, r->v, "tok",
@@ -67,9 +68,22 @@ static inline rlx_value train_decoder_loss(struct train_rig *r, const struct tra
 		rlx_vars_leave(r->v);
 	}
 	head = rlx_var(r->g, r->v, "head", rlx_type(RLX_F32, z->dim, vocab), RLX_NORMAL(0.02), 0);
-	return rlx_loss_linear_ce(r->g, train_norm(r, "ln", x, z->dim), head,
-				  rlx_input(r->g, "y", rlx_type(RLX_I32, z->batch, z->context)),
-				  NULL);
+	return rlx_loss_linear_ce(r->g, train_norm(r, "ln", x, z->dim), head, y, NULL);
+}
+
+/* The loss of inputs "x" and "y". */
+static inline rlx_value train_decoder_loss(struct train_rig *r, const struct train_decoder *z)
+{
+	const struct rlx_type t = rlx_type(RLX_I32, z->batch, z->context);
+	rlx_value x = rlx_input(r->g, "x", t);
+
+	return train_decoder_loss_of(r, z, x, rlx_input(r->g, "y", t));
+}
+
+/* Byte @at of a text that follows a rule. */
+static inline int32_t train_decoder_byte(int64_t at)
+{
+	return (int32_t)((at * at / 7 + 3 * at) % 61 + 32);
 }
 
 /* Bytes that follow a rule, other ones for each @step. */
@@ -83,7 +97,7 @@ static inline void train_decoder_batch(struct train_rig *r, const struct train_d
 	for (b = 0; b < z->batch; b++)
 		for (t = 0; t <= z->context; t++) {
 			at = t + 97 * (b + z->batch * step);
-			c = (int32_t)((at * at / 7 + 3 * at) % 61 + 32);
+			c = train_decoder_byte(at);
 			if (t < z->context)
 				x[b * z->context + t] = c;
 			if (t)

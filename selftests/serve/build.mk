@@ -34,7 +34,7 @@ $(SERVE_INPROC:$(BUILD)/test/rlxd/%=$(BUILD)/obj/selftests/serve/inproc/%.o): \
 	CPPFLAGS += $(LLHTTP_FLAGS)
 
 $(BUILD)/test/rlxd/%: $(BUILD)/obj/selftests/serve/inproc/%.o $(SERVE_INPROC_OBJ) \
-		$(TEST_LIB) $(LIB_A)
+		$(TEST_LIB) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(RLXD_LIBS) -o $@
