@@ -141,7 +141,7 @@ check-gpu-sanitizer:
 			"selftests/gpu/sanitizer.sh $t $k"))
 
 # Each program checks its results before it takes times.
-GPU_BENCH := $(filter-out %/programs,$(filter $(BUILD)/test/gpubench/%,$(TEST_BIN)))
+GPU_BENCH := $(filter-out %/programs %/vulkan,$(filter $(BUILD)/test/gpubench/%,$(TEST_BIN)))
 bench-gpu:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(BUILDMAKE) all

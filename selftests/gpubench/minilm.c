@@ -4,11 +4,11 @@
  * ids in a host arena to the embedding in a host arena. The vector is compared with the
  * CPU's in f32 before anything is timed.
  *
- *	build/test/gpubench/minilm [BATCH SEQ [PRECISION [steps]]]
+ *	build/test/gpubench/minilm [DEVICE] [BATCH SEQ [PRECISION [steps]]]
  *	build/test/gpubench/minilm start
  *
- * "steps" tells what each kind of step takes, one after the other; "start" how long a
- * new process takes to its first vector, and one to CUDA's context alone.
+ * DEVICE: cuda, vulkan. "steps" tells what each kind of step takes, one after the other; "start"
+ * how long a new process takes to its first vector, and one to CUDA's context alone.
  */
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -22,6 +22,7 @@
 
 enum { WIDTH = 384, VOCAB = 30522, MOST_RUNS = 2000 };
 
+static const char *chosen = "cuda";
 static char dir[] = "/tmp/rlx-minilm-XXXXXX";
 
 static void remove_dir(void)
@@ -217,7 +218,7 @@ static void shape(struct rlx_bert *m, int64_t batch, int64_t seq, const char *wo
 
 	while (p < 5 && strcmp(word, words[p]))
 		p++;
-	s = open_session(m, "cuda", (enum rlx_precision)p, batch, seq);
+	s = open_session(m, chosen, (enum rlx_precision)p, batch, seq);
 	check(s, m, batch, seq);
 	measure(s, batch, seq, word);
 	if (tell)
@@ -273,13 +274,19 @@ static void start(const char *what)
 
 int main(int argc, char **argv)
 {
-	bool all = argc == 1;
+	bool all;
 	static const char *const words[] = { "mixed-f16", "f32", "tf32" };
 	struct rlx_bert *m;
 	int i;
 
 	if (argc == 4 && (!strcmp(argv[1], "context") || !strcmp(argv[1], "first vector")))
 		return started(argv[1], argv[2], strtoull(argv[3], NULL, 10));
+	if (argc > 1 && (!strcmp(argv[1], "cuda") || !strcmp(argv[1], "vulkan"))) {
+		chosen = argv[1];
+		argv++;
+		argc--;
+	}
+	all = argc == 1;
 	m = make_model();
 	if (argc > 2)
 		shape(m, atoll(argv[1]), atoll(argv[2]), argc > 3 ? argv[3] : "mixed-f16",

@@ -31,4 +31,15 @@ check-vulkan:
 		$(VULKAN_MODELS)
 	$(Q)RLX_VK_DISCRETE=1 $(VULKAN_ENV) $(RUN) -g $@-discrete -j $(JOBS) $(VULKAN_DISCRETE)
 
-.PHONY: check-vulkan
+# Beside the CUDA backend, on a GPU that has drivers for both.
+bench-vulkan:
+	$(Q)tools/setup.sh demo vulkan
+	$(Q)+$(BUILDMAKE) VULKAN=1 all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(BUILDMAKE) VULKAN=1 $(addprefix $(BUILD)/test/gpubench/,vulkan minilm) \
+		$(MODELS)/resnet50.onnx
+	$(Q)selftests/bench/run.sh '$(BUILD)/test/gpubench/vulkan $(MODELS)/resnet50.onnx' \
+		'$(BUILD)/test/gpubench/minilm vulkan 1 16' \
+		'$(BUILD)/test/gpubench/minilm cuda 1 16'
+
+.PHONY: check-vulkan bench-vulkan
