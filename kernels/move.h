@@ -114,6 +114,14 @@ struct rlx_k_scatter_elements {
  */
 #define RLX_K_SCATTER_BLOCK	1024
 
+/*
+ * Which of @teams teams of a GPU's blocks adds to place @p. Places that are used much are often
+ * near each other, as frequent tokens are: multiplied by the golden ratio, neighbours part.
+ */
+#define RLX_K_SCATTER_TEAM(p, teams)	\
+	((int64_t)((uint64_t)((uint32_t)((uint64_t)(p) ^ (uint64_t)(p) >> 32) * 2654435769u) * \
+		   (uint64_t)(teams) >> 32))
+
 struct rlx_k_scatter_nd {
 	const void	*upd, *idx;
 	void		*out;

@@ -12,10 +12,11 @@
  * the last update wins and lines are long and few, a thread an update: a table in scratch, 4 bytes
  * for each place of the lines, learns by atomic maximum which is the last one, which then writes
  * (three launches). scatter_nd: a thread takes one element of every piece, all updates in order.
- * Of many updates (SCATTER_PLACES) blocks share out the places: each reads all indices, lists
- * updates of its places in their order, and has the sum of one place in registers until another's
- * turn comes. So the longest chain is as long as the updates that meet at one place, or in the
- * places of one block. Traffic: indices once for each block, mostly from the L2.
+ * Of many updates (SCATTER_PLACES) blocks share out the places (RLX_K_SCATTER_TEAM): each reads
+ * all indices, lists updates of its places in their order, and has the sum of one place in
+ * registers until another's turn comes. So the longest chain is as long as the updates that meet
+ * at one place, or in the places of one block, which lie apart. Traffic: indices once for each
+ * block, mostly from the L2.
  * Limits: all types.
  */
 #include "kernels/gpu/move.h"
@@ -259,15 +260,15 @@ struct listed {
 	int64_t		tuple[PER * THREADS], place[PER * THREADS];
 };
 
-/* Of tuples from @base on those whose place is in [first, end); how many. */
+/* Of tuples from @base on those whose place is @team's; how many. */
 static DEV inline int list_tuples(struct listed *l, const int64_t (&at)[PER], int64_t base,
-				  int64_t first, int64_t end)
+				  int64_t team, int64_t teams)
 {
 	int lane = lane_id(), warp = warp_id(), n = 0;
 
 #pragma unroll
 	for (int c = 0; c < PER; c++) {
-		uint64_t bits = warp_ballot(at[c] >= first && at[c] < end);
+		uint64_t bits = warp_ballot(at[c] >= 0 && RLX_K_SCATTER_TEAM(at[c], teams) == team);
 
 		if (lane == 0)
 			l->mine[c * WARPS + warp] = bits;
@@ -330,14 +331,10 @@ RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
 	int64_t live = live_checked(env, a.live), chunks = (a.inner + THREADS - 1) / THREADS;
-	int64_t teams = gridDim.x / chunks, places = 1, each, first;
+	int64_t teams = gridDim.x / chunks, team = blockIdx.x / chunks;
 	int64_t e = blockIdx.x % chunks * THREADS + threadIdx.x;
 	struct running r = { RLX_G_PTR(type::mem, a.out) + e, a.inner, -1, {} };
 
-	for (int d = 0; d < a.k; d++)
-		places *= a.dim[d];
-	each = (places + teams - 1) / teams;
-	first = blockIdx.x / chunks * each;
 	for (int64_t base = 0; base < live; base += PER * THREADS) {
 		int64_t at[PER];
 		int n;
@@ -348,7 +345,7 @@ RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 
 			at[c] = i < live ? place_of(a, idx, bad, i) : -1;
 		}
-		n = list_tuples(l, at, base, first, first + each);
+		n = list_tuples(l, at, base, team, teams);
 		if (e < a.inner)
 			add_listed(a, &r, *l, n, upd + e);
 		__syncthreads();

@@ -363,6 +363,38 @@ static void one_scatter_nd(bool bad, bool many, uint64_t *seed)
 	CHECK_EQ(told, bad && a.live);
 }
 
+/* Of @n places that are @apart, how many are the busiest team's. */
+static int64_t most_of_a_team(int64_t n, int64_t apart, int64_t teams)
+{
+	int64_t *count = calloc((size_t)teams, sizeof(*count)), most = 0, i, team;
+
+	CHECK(count);
+	for (i = 0; i < n; i++) {
+		team = RLX_K_SCATTER_TEAM(i * apart, teams);
+		CHECK(team >= 0 && team < teams);
+		count[team]++;
+		most = count[team] > most ? count[team] : most;
+	}
+	free(count);
+	return most;
+}
+
+/* No block adds up what the frequent places get, which are often neighbours, alone. */
+TEST(scatter_nd_parts_near_places)
+{
+	static const int64_t teams[] = { 2, 88, 352, 1056 };
+	int64_t apart;
+	unsigned int k;
+
+	for (k = 0; k < sizeof(teams) / sizeof(teams[0]); k++)
+		for (apart = 1; apart < 300; apart++)
+			CHECKF(most_of_a_team(teams[k] / 2 + 1, apart, teams[k]) <=
+			       teams[k] / 8 + 2, "%lld teams, places %lld apart: %lld of one",
+			       (long long)teams[k], (long long)apart,
+			       (long long)most_of_a_team(teams[k] / 2 + 1, apart, teams[k]));
+	CHECK(most_of_a_team(61, 1, 352) <= 2);		/* the bytes of a text */
+}
+
 TEST(scatter)
 {
 	uint64_t seed = rlx_test_seed();
