@@ -163,6 +163,38 @@ rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
 	return op_reshape(g, d, x->dim, x->rank);
 }
 
+/* What was added along @axis into zeros to make @x, some for each of its lines; 0: another op. */
+static uint32_t added_to_zeros(const struct rlx_graph *g, rlx_value x, uint32_t axis)
+{
+	const struct rlx_type *t = &g->val[x.id].type, *part;
+	const struct rlx_node *n = rlx_node_of(g, x.id);
+	const struct rlx_op_scatter_elements *a = n->args;
+	uint32_t own, i;
+	double zero;
+
+	if (n->def->index != RLX_OP_scatter_elements || a->reduction != RLX_SCATTER_ADD ||
+	    !op_axis(a->axis, t->rank, &own) || own != axis ||
+	    !rlx_value_scalar(g, n->in[0], &zero) || zero != 0)
+		return 0;
+	part = &g->val[n->in[2]].type;
+	for (i = 0; i < t->rank; i++)
+		if (i != axis && part->dim[i] != t->dim[i])
+			return 0;
+	return n->in[2];
+}
+
+rlx_value op_sum_scattered(struct rlx_graph *g, rlx_value x, int32_t axis)
+{
+	uint32_t along, added = 0;
+
+	if (op_axis(axis, op_type(g, x).rank, &along))
+		added = added_to_zeros(g, x, along);
+	if (added && g->val[added].type.dim[along] == 1)
+		return (rlx_value){ added };
+	return rlx_emit(g, reduce, .x = added ? (rlx_value){ added } : x, .axes = RLX_INTS(axis),
+			.keep_dims = true);
+}
+
 rlx_value op_i64_const(struct rlx_graph *g, const int64_t *v, int64_t n)
 {
 	return rlx_constant(g, rlx_type(RLX_I64, n), v);

@@ -35,6 +35,11 @@ rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,
 /* numpy take()'s gradient: rows of @dy added into zeros of @x at @idx. */
 rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
 			 const struct rlx_type *x, uint32_t axis);
+/*
+ * The sum along one axis, kept as 1. Of zeros that elements were scattered to along that axis, and
+ * added, it is the sum of those elements, which are fewer.
+ */
+rlx_value op_sum_scattered(struct rlx_graph *g, rlx_value x, int32_t axis);
 rlx_value op_i64_const(struct rlx_graph *g, const int64_t *v, int64_t n);
 
 /*

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Logarithm of softmax along any axis. */
 #include "ops/batch.h"
+#include "ops/emit.h"
 #include "ops/softmax.h"
 
 /*
@@ -35,10 +36,9 @@ static enum rlx_status log_softmax_eval(struct rlx_eval *q)
 static enum rlx_status log_softmax_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_log_softmax *a = q->args;
-	rlx_value p = rlx_emit(q->g, exp, .x = q->out[0]), sum;
+	rlx_value p = rlx_emit(q->g, exp, .x = q->out[0]);
+	rlx_value sum = op_sum_scattered(q->g, q->d_out[0], a->axis);
 
-	sum = rlx_emit(q->g, reduce, .x = q->d_out[0], .axes = RLX_INTS(a->axis),
-		       .keep_dims = true);
 	q->d_in[0] = rlx_emit(q->g, sub, .a = q->d_out[0],
 			      .b = rlx_emit(q->g, mul, .a = p, .b = sum));
 	return op_done(q->g);
