@@ -62,26 +62,44 @@ static DEV inline unsigned char *piece_at(unsigned char *tile, int i, int box)
 }
 
 /*
- * A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. Whole tiles leave
- * pieces beyond dim as they are, and those are zeros from the beginning (clear_fill()).
+ * By 16 bytes, of heads that end at such: addresses go on by additions, so that all copies are
+ * under way at once. ALL: so many rows are there.
+ */
+template <int COUNT, bool ALL>
+static DEV inline void copy_rows(unsigned char *to, struct rows *m, int left)
+{
+	shared_at at[KINDS];
+
+	left -= (int)threadIdx.x / SPAN;
+#pragma unroll
+	for (int i = 0; i < KINDS; i++)
+		at[i] = shared_from(piece_at(to, i, COUNT * ROW));
+#pragma unroll
+	for (int i = 0; i < COUNT / STEP; i++) {
+		shared_at p = at[i % KINDS] + i / KINDS * KINDS * STEP * ROW;
+
+		if (m->take && ALL)
+			copy_16(p, m->p);
+		if (m->take && !ALL)
+			copy_16_if(i * STEP < left, p, m->p);
+		step_on(&m->p, m->stride * 2);
+	}
+}
+
+/*
+ * A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. What copy_rows()
+ * can do leaves pieces beyond dim as they are: zeros from the beginning (clear_fill()).
  */
 template <int COUNT>
 static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, uint64_t *full)
 {
 	const int box = COUNT * ROW, r = (int)threadIdx.x / SPAN;
 
-	if (m->wide && left >= COUNT && (m->take == 8 || !m->take)) {
-		shared_at at[KINDS];
-
-#pragma unroll
-		for (int i = 0; i < KINDS; i++)
-			at[i] = shared_from(piece_at(to, i, box));
-#pragma unroll
-		for (int i = 0; i < COUNT / STEP; i++) {
-			if (m->take)
-				copy_16(at[i % KINDS] + i / KINDS * KINDS * STEP * ROW, m->p);
-			step_on(&m->p, m->stride * 2);
-		}
+	if (m->wide && (m->take == 8 || !m->take)) {
+		if (left >= COUNT)
+			copy_rows<COUNT, true>(to, m, left);
+		else
+			copy_rows<COUNT, false>(to, m, left);
 		bar_arrive_copies(full);
 		return;
 	}

@@ -69,6 +69,11 @@ static DEV inline void bar_arrive_copies(uint64_t *bar)
 typedef unsigned char *shared_at;
 static DEV inline shared_at shared_from(void *p) { return (shared_at)p; }
 static DEV inline void copy_16(shared_at to, const void *from) { copy_async(to, from, 16, 16); }
+static DEV inline void copy_16_if(bool there, shared_at to, const void *from)
+{
+	copy_async(to, from, 16, there ? 16 : 0);
+}
+
 template <class T> static DEV inline void step_on(const T **p, int64_t bytes)
 {
 	*p = (const T *)((const char *)*p + bytes);
@@ -194,6 +199,13 @@ static DEV inline void copy_16(shared_at to, const void *from)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
 		     :: "r"(to), "l"(from) : "memory");
+}
+
+/* Zeros where nothing is @there, of which nothing is read. */
+static DEV inline void copy_16_if(bool there, shared_at to, const void *from)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+		     :: "r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 template <class T> static DEV inline void step_on(const T **p, int64_t bytes)
