@@ -261,29 +261,66 @@ template <int N> static DEV inline void pack_weights(uint32_t (&p)[N / 2], const
 		p[i] = pack_halves<half>(c[2 * i], c[2 * i + 1]);
 }
 
+typedef rlx_t<ATTENTION_OUT_TYPE> out_type;
+
+/* May rows of the result be written by 16 bytes? */
+#define WIDE_OUT	(SIDE == 2 && sizeof(out_type::mem) == 2)
+static DEV inline bool rows_wide(const struct rlx_k_attention &a, const void *out)
+{
+	int64_t odd = a.out_stride[0] | a.out_stride[1] | a.out_stride[2] | a.v_dim;
+
+	return WIDE_OUT && ((uint64_t)out | (uint64_t)(odd * 2)) % 16 == 0;
+}
+
+/* One of a lane's rows so: of each four blocks four lanes get one each. All lanes are to call. */
+static DEV inline void store_wide(out_type::mem *to, const struct state &s, int r, float by,
+				  int dim)
+{
+	struct alignas(16) eight { uint32_t w[4]; };
+
+	if constexpr (WIDE_OUT)
+#pragma unroll
+		for (int j = 0; j < HD / MMA_N; j += 4) {
+			int d = (j + lane_id() % 4) * MMA_N;
+			struct eight v;
+
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				const float *x = &s.out[(j + i) * MMA_C + r * SIDE];
+
+				v.w[i] = pack_halves<out_type::mem>(x[0] * by, x[1] * by);
+			}
+			exchange(v.w);
+			if (d < dim)
+				*(struct eight *)(to + d) = v;
+		}
+}
+
 static DEV inline void store(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			     const struct job &w, const struct state &s, int row)
 {
-	typedef rlx_t<ATTENTION_OUT_TYPE> type;
-	type::mem *out = RLX_G_PTR(type::mem, a.out);
+	out_type::mem *out = RLX_G_PTR(out_type::mem, a.out);
 	float *lse = RLX_G_PTR(float, a.lse);
+	bool wide = rows_wide(a, out);
 
 #pragma unroll
 	for (int r = 0; r < LANE_ROWS; r++) {
 		int i = row + mma_c_row(r * SIDE);
 		int64_t at = w.b * a.out_stride[0] + w.h * a.out_stride[1] +
-			     i * a.out_stride[2] + mma_c_col(0);
+			     i * a.out_stride[2];
 		float sum = across_row<op_sum>(s.sum[r]), by = sum != 0 ? 1 / sum : 0;
 
+		if (wide)
+			store_wide(out + at, s, r, by, i < a.q_len ? (int)a.v_dim : 0);
 		if (i >= a.q_len)
 			continue;
 #pragma unroll
 		for (int e = 0; e < HD / MMA_N * SIDE; e++) {
-			int d = e / SIDE * MMA_N + e % SIDE;
+			int d = mma_c_col(0) + e / SIDE * MMA_N + e % SIDE;
 
-			if (mma_c_col(0) + d < a.v_dim)
-				out[at + d] = type::put(s.out[e / SIDE * MMA_C + r * SIDE +
-							      e % SIDE] * by);
+			if (!wide && d < a.v_dim)
+				out[at + d] = out_type::put(s.out[e / SIDE * MMA_C + r * SIDE +
+								  e % SIDE] * by);
 		}
 		if (lse && mma_c_col(0) == 0)
 			lse[(int64_t)(w.b * a.heads + w.h) * a.q_len + i] = sum != 0 ?

@@ -254,27 +254,6 @@ static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const ope
 		}
 }
 
-/* Lane q of four gives word j to lane j and gets, as word j, that of lane j. */
-static DEV inline void exchange(uint32_t *w)
-{
-	bool odd = lane_id() & 1, upper = lane_id() & 2;
-
-#pragma unroll
-	for (int i = 0; i < 4; i += 2) {
-		uint32_t got = warp_xor(odd ? w[i] : w[i + 1], 1);
-
-		w[i] = odd ? got : w[i];
-		w[i + 1] = odd ? w[i + 1] : got;
-	}
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		uint32_t got = warp_xor(upper ? w[i] : w[i + 2], 2);
-
-		w[i] = upper ? got : w[i];
-		w[i + 2] = upper ? w[i + 2] : got;
-	}
-}
-
 template <int N> struct __attribute__((aligned(4 * N))) words { uint32_t w[N]; };
 
 /* Elements packed in words from @c, at once where all are there, else zeros for some. */

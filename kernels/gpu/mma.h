@@ -230,6 +230,27 @@ static DEV inline uint32_t two_halves(uint16_t low, uint16_t high)
 	return (uint32_t)low | (uint32_t)high << 16;
 }
 
+/* Lane q of four gives word j to lane j and gets, as word j, that of lane j. */
+static DEV inline void exchange(uint32_t *w)
+{
+	bool odd = lane_id() & 1, upper = lane_id() & 2;
+
+#pragma unroll
+	for (int i = 0; i < 4; i += 2) {
+		uint32_t got = warp_xor(odd ? w[i] : w[i + 1], 1);
+
+		w[i] = odd ? got : w[i];
+		w[i + 1] = odd ? w[i + 1] : got;
+	}
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		uint32_t got = warp_xor(upper ? w[i] : w[i + 2], 2);
+
+		w[i] = upper ? got : w[i];
+		w[i + 2] = upper ? w[i + 2] : got;
+	}
+}
+
 /* Two numbers as a word of two 16-bit floats. */
 template <class T> static DEV inline uint32_t pack_halves(float low, float high)
 {
