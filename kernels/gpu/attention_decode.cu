@@ -386,13 +386,13 @@ static DEV inline void merge_warps(const struct rlx_k_attention &a, const struct
 	}
 }
 
-/* The @n parts of job @w, from @from on, ROWS rows each. */
+/* The @n parts of job @w, from @from on, ROWS rows each; by as many blocks, of which this is @i. */
 static DEV inline void merge_parts(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-				   const struct job &w, const float *from, int n)
+				   const struct job &w, const float *from, int i, int n)
 {
 	int dim = (int)a.v_dim, each = ROWS * (dim + 2);
 
-	for (int e = (int)threadIdx.x; e < w.rows * dim; e += THREADS) {
+	for (int e = i * THREADS + (int)threadIdx.x; e < w.rows * dim; e += n * THREADS) {
 		const float *p = from + e / dim * (dim + 2);
 		struct whole x = { -INFINITY, 0, 0 };
 
@@ -424,8 +424,7 @@ RLX_G_KERNEL(attention_decode, struct rlx_k_attention, THREADS)
 		return;
 	w = job_at(a, env, u, s, n);
 	if (env.pass) {
-		if (!s)
-			merge_parts(a, env, w, parts, n);
+		merge_parts(a, env, w, parts, s, n);
 		return;
 	}
 	struct row row[2];
