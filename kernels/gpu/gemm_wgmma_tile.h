@@ -501,18 +501,29 @@ template <class C> static DEV inline void store_odd(const float *d, const lines<
 	}
 }
 #else
-/* Lines at odd places: four lanes have eight neighbours, which exchanged would be eight stores. */
+/*
+ * Lines at odd places: four lanes have eight neighbours, which exchanged would be eight stores. By
+ * pairs where lines begin at such: a store takes as long as the sectors of memory that it meets.
+ */
 template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
 {
+	const bool pairs = by_pairs(c.p, (size_t)c.ld);
+
 #pragma unroll
 	for (int i = 0; i < SUMS; i += 2) {
 		int r = c.row + wgmma_row(i), k = c.col + wgmma_col(i);
-		C *p = c.p + (int64_t)r * c.ld + k;
+		C *p = c.p + (int64_t)r * c.ld + k, v[2] = { from_f32<C>(d[i]),
+							     from_f32<C>(d[i + 1]) };
 
-		if (r < c.rows && k < c.cols)
-			p[0] = from_f32<C>(d[i]);
-		if (r < c.rows && k + 1 < c.cols)
-			p[1] = from_f32<C>(d[i + 1]);
+		if (r >= c.rows || k >= c.cols)
+			continue;
+		if (pairs && k + 1 < c.cols) {
+			*(uint32_t *)p = two_halves(v[0].u, v[1].u);
+			continue;
+		}
+		p[0] = v[0];
+		if (k + 1 < c.cols)
+			p[1] = v[1];
 	}
 }
 #endif

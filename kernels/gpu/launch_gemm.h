@@ -347,6 +347,22 @@ static inline void rlx_g_gemm_repack_cost(const struct rlx_k_gemm *a, int which,
 }
 
 /*
+ * What lines of the result that do not begin at 16 bytes take beyond others, of a tile of which
+ * @stored are stored: @shifted into place, those that do not begin at 8 bytes, or at 4; else by
+ * pairs or elements, each of which meets as many sectors of memory as 16 bytes do.
+ */
+static inline double rlx_g_gemm_wgmma_odd_ns(const struct rlx_k_gemm *a, bool shifted,
+					     double stored)
+{
+	if (rlx_k_type_size(a->c_type) != 2)
+		return 0;
+	if (!shifted)
+		return a->ldc % 2 ? stored / 2.4 : a->ldc % 8 ? stored / 5.3 : 0;
+	return a->ldc % 2 ? (a->n < 16 ? 75 * (double)a->n : 1200) + stored / 8 :
+	       a->ldc % 4 ? stored / 20 : 0;
+}
+
+/*
  * A step of k takes what loading takes or multiplying, then comes the end of the sums, which a
  * persistent block does with its tensor cores idle. Parts of sums go to memory, all of them at
  * once, and the block that comes last reads those of its tile.
@@ -374,9 +390,7 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
 	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
-	if (rlx_k_type_size(a->c_type) == 2)	/* lines that do not begin at 8 bytes, or at 4 */
-		t->end_ns += a->ldc % 2 ? (a->n < 16 ? 75 * (double)a->n : 1200) + stored / 8 :
-			     a->ldc % 4 ? stored / 20 : 0;
+	t->end_ns += rlx_g_gemm_wgmma_odd_ns(a, p->GEMM_REPACK != 0, stored);
 	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
