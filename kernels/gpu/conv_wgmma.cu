@@ -389,11 +389,11 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 {
 	stages_init(st);
 	if ((int)threadIdx.x < GROUPS * GROUP) {
-		regs_more<232>();
+		regs_more<GEMM_TILE_REGS(BM, RLX_G_BLOCKS)>();
 		pdl_wait();
 		multiply_all(a, env, shared, st);
 	} else {
-		regs_fewer<40>();
+		regs_fewer<GEMM_TILE_REGS_LOAD>();
 		if (warp_id() == GROUPS * 4 && lane_id() == 0)
 			load_all(a, env, shared, st);
 	}

@@ -7,7 +7,8 @@
  * chooses one of a few by a model of the time they take (launch_gemm.h). By MMA (GEMM_MMA_TILE)
  * lines of k in shared memory have 64 bytes and lie 80 apart, or, if k runs down the rows, are
  * padded by 16 (of f32 32): so the eight lines that ldmatrix reads at once lie in different banks.
- * By wgmma they have 128 bytes, swizzled by TMA, in as many stages as 225 KiB hold, 8 at most.
+ * By wgmma they have 128 bytes, swizzled by TMA, in as many stages as 225 KiB hold, 8 at most;
+ * a GEMM's small tiles leave room for a second block.
  * Macros alone: this is read by C, by NVRTC and hipcc, and by the emulator.
  */
 #ifndef RLX_G_GEMM_TILE_H
@@ -65,8 +66,20 @@
 #define GEMM_TILE_THREADS(m)	((GEMM_TILE_WARPGROUPS(m) + 1) * 128)
 #define GEMM_TILE_DEPTH		64	/* of k, 128 bytes of f16 or bf16 */
 #define GEMM_TILE_STAGE(m, n)	(((m) + (n)) * 128)
-/* As many as shared memory holds, beside the barriers and what aligns the tiles. */
-#define GEMM_TILE_FIT(m, n)	((225 << 10) / GEMM_TILE_STAGE(m, n))
-#define GEMM_TILE_STAGES(m, n)	(GEMM_TILE_FIT(m, n) < 8 ? GEMM_TILE_FIT(m, n) : 8)
+/* Of a multiprocessor, at a time: small tiles end beside another's products. */
+#define GEMM_TILE_BLOCKS(m, n)	((m) * (n) <= 64 * 128 ? 2 : 1)
+/* As many as shared memory holds for @blocks, beside the barriers and what aligns the tiles. */
+#define GEMM_TILE_FIT(m, n, blocks)	((225 << 10) / (blocks) / GEMM_TILE_STAGE(m, n))
+#define GEMM_TILE_STAGES(m, n, blocks)					\
+	(GEMM_TILE_FIT(m, n, blocks) < 8 ? GEMM_TILE_FIT(m, n, blocks) : 8)
+#define GEMM_TILE_SHARED(m, n, blocks)	(GEMM_TILE_STAGES(m, n, blocks) * GEMM_TILE_STAGE(m, n))
+/* Registers of a thread: what a block begins with, of one that loads, of one that multiplies. */
+#define GEMM_TILE_REGS_BEGIN(m, blocks)	(65536 / (GEMM_TILE_THREADS(m) * (blocks)) / 8 * 8)
+#define GEMM_TILE_REGS_LOAD	40
+#define GEMM_TILE_REGS_LEFT(m, blocks)					\
+	((GEMM_TILE_REGS_BEGIN(m, blocks) * (GEMM_TILE_WARPGROUPS(m) + 1) - GEMM_TILE_REGS_LOAD) / \
+	 GEMM_TILE_WARPGROUPS(m) / 8 * 8)
+#define GEMM_TILE_REGS(m, blocks)					\
+	(GEMM_TILE_REGS_LEFT(m, blocks) < 232 ? GEMM_TILE_REGS_LEFT(m, blocks) : 232)
 
 #endif

@@ -20,6 +20,9 @@
  *
  * Limits: sm_90a alone; A and B of one type.
  */
+#include "kernels/gpu/gemm_tile.h"
+
+#define RLX_G_BLOCKS	GEMM_TILE_BLOCKS(GEMM_TILE_M, GEMM_TILE_N)
 #define STORE_SHIFTED	(GEMM_REPACK != 0)
 #include "kernels/gpu/gemm_wgmma_tile.h"
 #include "kernels/gpu/repack_lines.h"
@@ -217,7 +220,7 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 	}
 }
 
-RLX_G_KERNEL_ALONE(gemm_wgmma, struct rlx_k_gemm, THREADS)
+RLX_G_KERNEL_PDL(gemm_wgmma, struct rlx_k_gemm, THREADS)
 {
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
@@ -229,11 +232,11 @@ RLX_G_KERNEL_ALONE(gemm_wgmma, struct rlx_k_gemm, THREADS)
 	}
 	stages_init(st);
 	if ((int)threadIdx.x < GROUPS * GROUP) {
-		regs_more<232>();
+		regs_more<GEMM_TILE_REGS(BM, RLX_G_BLOCKS)>();
 		pdl_wait();
 		multiply_all(a, env, shared, st);
 	} else {
-		regs_fewer<40>();
+		regs_fewer<GEMM_TILE_REGS_LOAD>();
 		if (warp_id() == GROUPS * 4 && lane_id() == 0)
 			load_all(a, env, shared, st);
 	}

@@ -6,8 +6,9 @@
  * multiply (each 64 rows of the tile), handed over by mbarriers: full[] counts bytes, empty[]
  * counts consumers. Then the epilogue, in the registers where the sums are.
  *
- * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k, as many stages as
- * 225 KiB hold, 8 at most. Sums stay in registers: BN / 2 floats a thread.
+ * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k, as many stages as 225 KiB hold, or
+ * half of that for each of two blocks (RLX_G_BLOCKS), 8 at most. Sums stay in registers: BN / 2
+ * floats a thread.
  * A stage has lines of 128 bytes of k, or of 64 or 32 (GEMM_TILE_LINE) in as many pieces.
  *
  * Traffic: C once, by 16 bytes a lane; of f32 by 8.
@@ -25,6 +26,11 @@
 /* Bytes of k that lie together in a stage; a step of less than 128 is made of pieces. */
 #ifndef GEMM_TILE_LINE
 #define GEMM_TILE_LINE	128
+#endif
+
+/* Blocks of a multiprocessor at a time. */
+#ifndef RLX_G_BLOCKS
+#define RLX_G_BLOCKS	1
 #endif
 
 /* Sums are stored in f32, without a conversion. */
@@ -62,7 +68,7 @@ typedef gemm_operands<float, half, half, type_c> operands;
 enum {
 	BM = GEMM_TILE_M, BN = GEMM_TILE_N, ACT = GEMM_ACT,
 	GROUPS = GEMM_TILE_WARPGROUPS(BM), THREADS = GEMM_TILE_THREADS(BM),
-	STAGES = GEMM_TILE_STAGES(BM, BN), STAGE = GEMM_TILE_STAGE(BM, BN),
+	STAGES = GEMM_TILE_STAGES(BM, BN, RLX_G_BLOCKS), STAGE = GEMM_TILE_STAGE(BM, BN),
 	DEPTH = GEMM_TILE_DEPTH, ROW = DEPTH * sizeof(half),
 	LINE = GEMM_TILE_LINE, SLICES = LINE / 32,	/* products of a piece */
 	A_BYTES = BM * ROW, BOX = 64 * LINE,	/* of 64 rows; of 64 x 64 elements */

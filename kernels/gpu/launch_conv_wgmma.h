@@ -220,7 +220,7 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 		rlx_g_conv_fill(l, side, jobs, parts);
 	if (parts > 1)
 		l->scratch += (uint64_t)parts * a->n * a->y_n * sizeof(float);
-	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
+	l->shared = (uint32_t)GEMM_TILE_SHARED(t.m, t.n, 1);
 	rlx_g_conv_maps(&mapped, channels, folded ? a->s[2] * fold : mapped.ic, t, l);
 	if (folded && fold < RLX_G_CONV_FOLD)
 		rlx_g_conv_fold_weights(a, l);

@@ -364,8 +364,9 @@ static inline double rlx_g_gemm_wgmma_odd_ns(const struct rlx_k_gemm *a, bool sh
 
 /*
  * A step of k takes what loading takes or multiplying, then comes the end of the sums, which a
- * persistent block does with its tensor cores idle. Parts of sums go to memory, all of them at
- * once, and the block that comes last reads those of its tile.
+ * persistent block does with its tensor cores idle, but for those of another block of its
+ * multiprocessor. Parts of sums go to memory, all of them at once, and the block that comes last
+ * reads those of its tile.
  */
 static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
@@ -376,7 +377,7 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH), parts = 1;
 	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
 			(int64_t)rlx_k_gemm_batches(a);
-	double k, part = (double)(m * n) * 4 / 60;
+	double k, end, odd, part = (double)(m * n) * 4 / 60;
 	double stored = (double)m * ((double)n < (double)a->n ? (double)n : (double)a->n);
 
 	if (p->GEMM_SPLIT_K) {
@@ -389,12 +390,15 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	t->rate = RLX_G_RATE_mma_f16;
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
-	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
-	t->end_ns += rlx_g_gemm_wgmma_odd_ns(a, p->GEMM_REPACK != 0, stored);
+	end = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
+	odd = rlx_g_gemm_wgmma_odd_ns(a, p->GEMM_REPACK != 0, stored);
+	/* beside the other block, but for what is shifted, which keeps both busy */
+	t->begin_ns = GEMM_TILE_BLOCKS(m, n) > 1 && !(p->GEMM_REPACK && odd > 0) ? end / 2 : 0;
+	t->end_ns += end - t->begin_ns + odd;
 	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->resident = 1;
+	t->resident = GEMM_TILE_BLOCKS(m, n);
 	rlx_g_gemm_repack_cost(a, p->GEMM_REPACK, t);
 }
 
@@ -440,12 +444,12 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_t
 {
 	bool cols = a->b_form == RLX_B_COLS;
 	int64_t n = rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
-		    (int64_t)rlx_k_gemm_batches(a);
+		    (int64_t)rlx_k_gemm_batches(a), blocks = GEMM_TILE_BLOCKS(t.m, t.n);
 
 	/* as many tiles for each block, so that fewer read side by side */
-	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors)),
+	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors * blocks)),
 		   (uint32_t)GEMM_TILE_THREADS(t.m));
-	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
+	l->shared = (uint32_t)GEMM_TILE_SHARED(t.m, t.n, blocks);
 	l->n_map = 2;
 	l->map[0] = rlx_g_gemm_tensor_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k,
 					  a->lda, a->a_step);

@@ -253,6 +253,27 @@ TEST(small_products)
 	}
 }
 
+/* Small tiles by wgmma: two blocks of a multiprocessor have room, and there are as many. */
+TEST(tiles_beside_others)
+{
+	const size_t n = 240, m = 410, k = 64;
+	struct rlx_k_gemv_stream a = { .g = {
+		.m = m, .n = k, .k = k, .lda = k, .ldb = k, .ldc = k, .alpha = 1,
+		.b_form = RLX_B_COLS, .a_type = RLX_F16, .b_type = RLX_F16, .c_type = RLX_F16,
+		.batch = { 1, n }, .a_step = { 0, m * k }, .b_step = { 0, k * k },
+		.c_step = { 0, m * k },
+	} };
+	struct rlx_g_launch l = { .processors = 132, .arch = 90, .most_shared = 227 << 10,
+				  .chip = gpu_chip_usual() };
+
+	rlx_g_gemm_16bit_launch(&a, &l);
+	CHECK_EQ(l.variant, RLX_G_gemm_wgmma);
+	CHECKF(l.grid[0] > 132 && l.grid[0] <= 264, "%u blocks", l.grid[0]);
+	/* 1 KiB of its own, and what is static, aligned as the tiles are */
+	CHECKF(2 * (l.shared + 2048) <= l.chip->smem_sm, "%u bytes", l.shared);
+	CHECKF(l.ns > 0.8 * 10490 && l.ns < 1.05 * 10490, "%g ns", l.ns);
+}
+
 /* The sort of all, as measured on an H100; far less of few, which are selected. */
 TEST(topk)
 {
