@@ -332,20 +332,6 @@ static void count_row(struct fold *f, size_t n)
 	}
 }
 
-static void fold_along(struct fold *f, const struct row *r)
-{
-	if (PT_KIND(f->a) == RLX_K_POOL_AVG)
-		count_row(f, r->counted[0] * r->counted[1]);
-	if (PT_KIND(f->a) == RLX_K_POOL_MAX)
-		fold_row(f, r, AS_IT_IS, true);
-	else if (PT_KIND(f->a) == RLX_K_POOL_AVG)
-		fold_row(f, r, MEAN, false);
-	else if (f->a->lp == 1)
-		fold_row(f, r, AS_IT_IS, false);
-	else
-		fold_row(f, r, ROOT, false);
-}
-
 /* The plane's element @at, as the caller counts them. */
 static int64_t index_of(const struct rlx_k_pool *a, int64_t at)
 {
@@ -384,31 +370,118 @@ RLX_INLINE void each_tap(const struct row *r, size_t i, tap_fn *fn, void *of)
 #include "kernels/cpu/pool_argmax.h"
 
 #ifdef PT_FLOAT
-struct power_sum {
-	double	lp, sum;
+struct norm {
+	double	lp, top, sum;
 };
+
+RLX_INLINE void tap_top(void *of, size_t at, PT x)
+{
+	struct norm *n = of;
+	double v = fabs((double)x);
+
+	(void)at;
+	n->top = v > n->top || v != v ? v : n->top;
+}
 
 RLX_INLINE void tap_power(void *of, size_t at, PT x)
 {
-	struct power_sum *s = of;
+	struct norm *n = of;
 
 	(void)at;
-	s->sum += pow(fabs((double)x), s->lp);
+	n->sum += pow(fabs((double)x) / n->top, n->lp);
 }
 
-/* Norms above the second, pixel by pixel: 20^35 is beyond f32, its root is not. */
+/* By the largest magnitude: powers may be beyond what floats have where their root is not. */
+static PT norm_of(const struct row *r, size_t i)
+{
+	struct norm n = { r->a->lp, 0, 0 };
+
+	each_tap(r, i, tap_top, &n);
+	if (!(n.top > 0) || n.top == INFINITY)
+		return (PT)n.top;
+	each_tap(r, i, tap_power, &n);
+	return (PT)(n.top * pow(n.sum, 1.0 / n.lp));
+}
+
+/* Norms above the second, pixel by pixel. */
 static void row_norm(const struct row *r)
 {
 	size_t i;
 
-	for (i = 0; i < r->a->out[2]; i++) {
-		struct power_sum s = { r->a->lp, 0 };
+	for (i = 0; i < r->a->out[2]; i++)
+		r->y[i] = norm_of(r, i);
+}
 
-		each_tap(r, i, tap_power, &s);
-		r->y[i] = (PT)pow(s.sum, 1.0 / r->a->lp);
+/* Is any of @n magnitudes infinite, or below @least; 0 only if @zero? */
+static bool any_lossy(const PT *x, size_t n, PT least, bool zero)
+{
+	const pv low = (pv){ 0 } + least, inf = (pv){ 0 } + (PT)INFINITY;
+	typedef PT_LANE mask __attribute__((vector_size(RLX_VB)));
+	const mask zeros = (mask){ 0 } - (PT_LANE)zero;
+	mask any = { 0 };
+	PT_LANE got = 0;
+	size_t i, j;
+
+	for (i = 0; i < n; i += PT_LANES) {
+		pv v = { 0 };
+
+		if (n < PT_LANES) {
+			v += least;
+			memcpy(&v, x, n * sizeof(*x));
+		} else {	/* the last one over what lies before it */
+			v = pv_loadu(x + (n - i < PT_LANES ? n - PT_LANES : i));
+		}
+		v = PT_ABS(v);
+		any |= (mask)(v == inf) | ((mask)(v < low) & (zeros | (mask)(v != (pv){ 0 })));
 	}
+	for (j = 0; j < PT_LANES; j++)
+		got |= any[j];
+	return got;
+}
+
+/*
+ * Folded norms again, of whose squares some may have been beyond PT, or lost below it. Where
+ * nothing is so small but 0, so is what is of norm 0.
+ */
+static void mend_norms(const struct row *r)
+{
+	const bool wide = sizeof(PT) == 8;
+	const PT least = wide ? (PT)0x1p-400 : (PT)0x1p-40;
+	const PT tiny = wide ? (PT)0x1p-500 : (PT)0x1p-60;
+	bool small = false;
+	size_t z, v, i;
+
+	if (!any_lossy(r->y, r->a->out[2], least, true))
+		return;
+	for (z = r->span[0][0]; z < r->span[0][1]; z++)
+		for (v = r->span[1][0]; v < r->span[1][1]; v++)
+			small |= any_lossy(r->x + line_of(r, z, v) * r->a->in[2], r->a->in[2],
+					   tiny, false);
+	if (!small && !any_lossy(r->y, r->a->out[2], least, false))
+		return;
+	for (i = 0; i < r->a->out[2]; i++)
+		if ((r->y[i] < least && (small || r->y[i] != 0)) || r->y[i] == INFINITY)
+			r->y[i] = norm_of(r, i);
 }
 #endif
+
+static void fold_along(struct fold *f, const struct row *r)
+{
+	if (PT_KIND(f->a) == RLX_K_POOL_AVG)
+		count_row(f, r->counted[0] * r->counted[1]);
+	if (PT_KIND(f->a) == RLX_K_POOL_MAX)
+		fold_row(f, r, AS_IT_IS, true);
+	else if (PT_KIND(f->a) == RLX_K_POOL_AVG)
+		fold_row(f, r, MEAN, false);
+	else if (f->a->lp == 1)
+		fold_row(f, r, AS_IT_IS, false);
+	else
+		fold_row(f, r, ROOT, false);
+#ifdef PT_FLOAT
+	if (PT_KIND(f->a) == RLX_K_POOL_LP && f->a->lp == 2)
+		mend_norms(r);
+#endif
+}
 
 /* Along depth (@j 0) or height: which of the window's taps output @o has. */
 static void outer_taps(struct row *r, size_t j, size_t o)

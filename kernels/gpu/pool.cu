@@ -169,6 +169,29 @@ static DEV inline void fold_any(line &acc, const struct rlx_k_pool &a, const str
 		}
 }
 
+/* The norm of the window of the first of @t's outputs and channels; @x: all elements. */
+static DEV inline mem norm_again(const struct rlx_k_pool &a, const struct tile &t, const mem *x)
+{
+	const struct pool_dim m[3] = { pool_dim_of(a, 0), pool_dim_of(a, 1), pool_dim_of(a, 2) };
+	struct pool_span z = pool_span_of(a, m[0], t.z, m[0].k, m[0].d);
+	struct pool_span y = pool_span_of(a, m[1], t.y, m[1].k, m[1].d);
+	struct pool_span w = pool_span_of(a, m[2], t.x, m[2].k, m[2].d);
+	auto each = [&](auto fn) {
+		for (place i = z.from; i < z.to; i++)
+			for (place j = y.from; j < y.to; j++) {
+				place at = ((z.at + i * m[0].d) * m[1].in + y.at + j * m[1].d) *
+					   m[2].in + w.at;
+
+				for (place k = w.from; k < w.to; k++, at += m[2].d)
+					fn(x[(int64_t)at * pool_channels(a)]);
+			}
+	};
+	auto alone = [](double v) { return v; };
+
+	x += t.plane * pool_size(a) + t.c;
+	return pool_norm(a, each, alone, alone);
+}
+
 /* Pointers of the arguments */
 struct ends {
 	const mem	*x;
@@ -176,7 +199,7 @@ struct ends {
 	int64_t		*index;
 };
 
-/* One row of the thread's outputs, whose first is element @i of y. */
+/* One row of the thread's outputs, that of @t, whose first is element @i of y. */
 static DEV inline void end_row(const struct rlx_k_pool &a, const struct ends &to,
 			       const struct tile &t, place counted, const line &r, int64_t i)
 {
@@ -193,7 +216,11 @@ static DEV inline void end_row(const struct rlx_k_pool &a, const struct ends &to
 			break;
 #pragma unroll
 		for (int e = 0; e < VEC; e++) {
-			v.v[LAST ? e : p] = pool_result(a, r[p][e], n);
+			mem *y = &v.v[LAST ? e : p];
+
+			*y = pool_result(a, r[p][e], n);
+			if (pool_lossy(a, r[p][e].v))
+				*y = norm_again(a, { t.plane, t.z, t.y, t.x + p, t.c + e }, to.x);
 			if (INDEX)
 				to.index[i + e] = pool_index(a, r[p][e].at, t.plane, t.c + e);
 		}
@@ -224,13 +251,14 @@ static DEV inline void one_tile(const struct rlx_k_pool &a, const struct ends &t
 		fold_any(acc[0], a, m, t, x);
 #pragma unroll
 	for (int d = 0; d < DOWN; d++) {
-		place y = t.y + d, n = !IS_AVG ? 0 : deep *
-			pool_span_of(a, m[1], y, K ? (place)K_DOWN : m[1].k,
+		place n = !IS_AVG ? 0 : deep *
+			pool_span_of(a, m[1], t.y, K ? (place)K_DOWN : m[1].k,
 				     K ? 1 : m[1].d).counted;
 
-		if (y < m[1].out)
+		if (t.y < m[1].out)
 			end_row(a, to, t, n, acc[d], at);
 		at += (int64_t)m[2].out * pool_channels(a);
+		t.y++;
 	}
 }
 

@@ -26,7 +26,7 @@ template <bool WIDE> struct place_of { typedef int32_t type; };
 template <> struct place_of<true> { typedef int64_t type; };
 typedef place_of<POOL_WIDE>::type place;
 
-/* Powers are summed in doubles: 20^35 is beyond f32, its root is not. */
+/* Powers are summed in doubles: 20^35 is beyond f32, its root is not. Cf. pool_lossy(). */
 template <bool POWERS> struct sum_of { typedef float type; };
 template <> struct sum_of<true> { typedef double type; };
 typedef sum_of<IS_LP>::type sum;
@@ -173,6 +173,32 @@ static DEV inline mem pool_result(const struct rlx_k_pool &a, struct pool_cell c
 		v = a.lp == 1 ? (float)c.v : a.lp == 2 ? (float)sqrt((double)c.v) :
 		    (float)pow((double)c.v, 1.0 / a.lp);
 	return elem::put(v);
+}
+
+/*
+ * Is @v what is left of powers of which some are beyond double, or below it? Up to the sixth
+ * none of an f32 is.
+ */
+static DEV inline bool pool_lossy(const struct rlx_k_pool &a, sum v)
+{
+	return IS_LP && a.lp > 6 && (v < 0x1p-900 || v == INFINITY);
+}
+
+/*
+ * The norm of a window by the largest magnitude. @each calls what it is given with each element
+ * of the thread's share, @most and @total put the shares' numbers together for all threads.
+ */
+template <class EACH, class MOST, class TOTAL>
+static DEV inline mem pool_norm(const struct rlx_k_pool &a, EACH each, MOST most, TOTAL total)
+{
+	double by, powers = 0;
+	float top = 0;
+
+	each([&](mem x) { top = max_nan(fabsf(elem::get(x)), top); });
+	by = most(top);
+	each([&](mem x) { powers += pool_power(fabsf(elem::get(x)) / by, a.lp); });
+	powers = total(powers);
+	return elem::put((float)(by > 0 && by < INFINITY ? by * pow(powers, 1.0 / a.lp) : by));
 }
 
 /* The index of place @at of plane @plane, channel @c. */

@@ -43,9 +43,13 @@ struct walk {
 	DEV place total(void) const { return n[0] * n[1] * n[2]; }
 };
 
-/* Every LANES-th element from number @share on; @x: of the plane and channel. */
-static DEV inline void fold(struct pool_cell (&acc)[VEC], const struct rlx_k_pool &a,
-			    const struct walk &w, const mem *x, place share)
+/*
+ * @fn of every LANES-th element from number @share on, and of its place; @x: of the plane
+ * and channel
+ */
+template <class FN> static DEV inline void each_of(const struct rlx_k_pool &a,
+						   const struct walk &w, const mem *x, place share,
+						   FN fn)
 {
 	place q[3], by[3], total = w.total();
 
@@ -60,9 +64,7 @@ static DEV inline void fold(struct pool_cell (&acc)[VEC], const struct rlx_k_poo
 			(x + (int64_t)at * pool_channels(a));
 		bool over;
 
-#pragma unroll
-		for (int e = 0; e < VEC; e++)
-			acc[e] = pool_join(acc[e], pool_cell_of(a, v.v[e], at));
+		fn(v, at);
 		q[2] += by[2];
 		over = q[2] >= w.n[2];
 		q[2] -= over ? w.n[2] : 0;
@@ -73,24 +75,75 @@ static DEV inline void fold(struct pool_cell (&acc)[VEC], const struct rlx_k_poo
 	}
 }
 
-/* A window's parts, of which the first thread gets the whole. */
-static DEV inline struct pool_cell meet(struct pool_cell v, struct pool_cell *smem)
+/* A window's parts by @join, of which the first thread gets the whole. */
+template <class JOIN> static DEV inline struct pool_cell meet(struct pool_cell v,
+							      struct pool_cell *smem, JOIN join)
 {
 	const int apart = LAST ? (int)ITEMS : WARP;
 
 	for (int i = 1; !LAST && i < LANES && i < WARP; i *= 2) {
 		struct pool_cell o = { warp_xor(v.v, i), INDEX ? warp_xor(v.at, i) : -1 };
 
-		v = pool_join_any(v, o);
+		v = join(v, o);
 	}
 	if (!LAST && LANES <= WARP)
 		return v;
 	smem[threadIdx.x] = v;
 	__syncthreads();
 	for (int i = (int)threadIdx.x + apart; i < 256; i += apart)
-		v = pool_join_any(v, smem[i]);
+		v = join(v, smem[i]);
 	__syncthreads();
 	return v;
+}
+
+/* The same, of numbers, which all threads get. */
+template <class JOIN> static DEV inline double meet_all(double v, struct pool_cell *smem, JOIN join)
+{
+	v = meet(pool_cell{ (sum)v, -1 }, smem, [&](struct pool_cell x, struct pool_cell y) {
+		return pool_cell{ (sum)join(x.v, y.v), -1 };
+	}).v;
+	if (!LAST && LANES <= WARP)
+		return v;
+	smem[threadIdx.x].v = (sum)v;
+	__syncthreads();
+	v = smem[LAST ? threadIdx.x % ITEMS : 0].v;
+	__syncthreads();
+	return v;
+}
+
+/* Is it so for any thread of the block? */
+static DEV inline bool any_of_block(bool so)
+{
+	SHARED(int, any, [1]);
+
+	if (!threadIdx.x)
+		any[0] = 0;
+	__syncthreads();
+	if (so)
+		any[0] = 1;
+	__syncthreads();
+	so = any[0];
+	__syncthreads();
+	return so;
+}
+
+/* The norm of channel @e of a window, all threads of the block together. */
+static DEV inline mem norm_again(const struct rlx_k_pool &a, const struct walk &w, const mem *x,
+				 place share, int e, struct pool_cell *smem)
+{
+	auto each = [&](auto fn) {
+		each_of(a, w, x, share, [&](struct pool_vec<VEC> v, place) { fn(v.v[e]); });
+	};
+	auto most = [&](double v) {
+		return meet_all(v, smem, [](double p, double q) {
+			return p > q || p != p ? p : q;
+		});
+	};
+	auto total = [&](double v) {
+		return meet_all(v, smem, [](double p, double q) { return p + q; });
+	};
+
+	return pool_norm(a, each, most, total);
 }
 
 static DEV inline void one_window(const struct rlx_k_pool &a, const struct rlx_g_env &env,
@@ -103,6 +156,8 @@ static DEV inline void one_window(const struct rlx_k_pool &a, const struct rlx_g
 	struct pool_vec<VEC> y;
 	struct pool_span w[3];
 	struct walk from;
+	bool lossy = false;
+	const mem *x;
 
 	if (LAST)
 		rest = pool_divide(rest, channels / VEC, &c);
@@ -113,11 +168,26 @@ static DEV inline void one_window(const struct rlx_k_pool &a, const struct rlx_g
 	from.begin(m, w);
 	for (int e = 0; e < VEC; e++)
 		acc[e] = pool_none();
-	fold(acc, a, from, RLX_G_PTR(const mem, a.x) + rest * pool_size(a) + c * VEC, share);
+	x = RLX_G_PTR(const mem, a.x) + rest * pool_size(a) + c * VEC;
+	each_of(a, from, x, share, [&](struct pool_vec<VEC> v, place at) {
+#pragma unroll
+		for (int e = 0; e < VEC; e++)
+			acc[e] = pool_join(acc[e], pool_cell_of(a, v.v[e], at));
+	});
 #pragma unroll
 	for (int e = 0; e < VEC; e++) {
-		acc[e] = meet(acc[e], smem);
+		acc[e] = meet(acc[e], smem, pool_join_any);
 		y.v[e] = pool_result(a, acc[e], w[0].counted * w[1].counted * w[2].counted);
+		lossy |= live && !share && pool_lossy(a, acc[e].v);
+	}
+	if constexpr (IS_LP) {
+		bool again = a.lp > 6 && any_of_block(lossy);
+
+		for (int e = 0; e < VEC && again; e++) {
+			mem v = norm_again(a, from, x, share, e, smem);
+
+			y.v[e] = pool_lossy(a, acc[e].v) ? v : y.v[e];
+		}
 	}
 	if (!live || share)
 		return;

@@ -93,22 +93,36 @@ static double counted(const struct rlx_op_pool *a, const struct op_window *w, co
 	return n;
 }
 
-static double gather_window(const struct rlx_eval *q, const struct op_window *w, int64_t base,
-			    const int64_t o[3])
+static double window_mean(const struct rlx_eval *q, const struct op_window *w, int64_t base,
+			  const int64_t o[3])
 {
-	const struct rlx_op_pool *a = q->args;
 	struct op_taps t;
 	double sum = 0, n;
 
-	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t)) {
-		double v = el_get(&q->in[0], base + t.offset);
-
-		sum += a->kind == RLX_POOL_AVG ? v : pow(fabs(v), a->p);
-	}
-	if (a->kind == RLX_POOL_LP)
-		return pow(sum, 1.0 / a->p);
-	n = counted(a, w, o);
+	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t))
+		sum += el_get(&q->in[0], base + t.offset);
+	n = counted(q->args, w, o);
 	return n > 0 ? sum / n : 0;
+}
+
+/* By the largest magnitude, whose powers alone may be beyond double, or below it. */
+static double window_norm(const struct rlx_eval *q, const struct op_window *w, int64_t base,
+			  const int64_t o[3])
+{
+	const struct rlx_op_pool *a = q->args;
+	struct op_taps t;
+	double top = 0, sum = 0;
+
+	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t)) {
+		double v = fabs(el_get(&q->in[0], base + t.offset));
+
+		top = v > top || isnan(v) ? v : top;
+	}
+	if (!(top > 0) || isinf(top))
+		return top;
+	for (op_taps_begin(&t, w, o); !t.done; op_taps_next(&t))
+		sum += pow(fabs(el_get(&q->in[0], base + t.offset)) / top, a->p);
+	return top * pow(sum, 1.0 / a->p);
 }
 
 /* The flat position as ONNX counts it: rows or columns first within the plane. */
@@ -157,7 +171,8 @@ static enum rlx_status pool_eval(struct rlx_eval *q)
 				  op_window_max(&g, &q->in[0], base, w.idx + 1));
 			continue;
 		}
-		el_set(&q->out[0], w.i, gather_window(q, &g, base, w.idx + 1));
+		el_set(&q->out[0], w.i, a->kind == RLX_POOL_LP ?
+		       window_norm(q, &g, base, w.idx + 1) : window_mean(q, &g, base, w.idx + 1));
 	}
 	return RLX_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pooling kernels at every ISA level against a plain double reference. */
 #include <float.h>
+#include <limits.h>
 
 #include "kernels/conv.h"
 #include "kernels/pool_layout.h"
@@ -169,6 +170,89 @@ TEST(pool_f32)
 				kt_free(a.index, ny * 8);
 		}
 		kt_free(x, nx * 4);
+	}
+}
+
+/* Of @n numbers, by the largest magnitude. */
+static double norm_of(const double *x, size_t n, unsigned int lp)
+{
+	double top = 0, sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		top = fabs(x[i]) > top || x[i] != x[i] ? fabs(x[i]) : top;
+	if (!(top > 0) || isinf(top))
+		return top;
+	for (i = 0; i < n; i++)
+		sum += pow(fabs(x[i]) / top, lp);
+	return top * pow(sum, 1.0 / lp);
+}
+
+static void norms_check(enum rlx_isa isa, const struct rlx_k_pool *shape, const double *x,
+			bool f64, uint64_t *seed)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	const size_t elem = f64 ? 8 : 4, nx = volume(shape->in), ny = shape->out[2];
+	struct rlx_k_pool a = *shape;
+	double *wide = kt_new(nx * 8);
+	float *narrow = kt_new(nx * 4);
+	size_t i;
+
+	memcpy(wide, x, nx * 8);
+	for (i = 0; i < nx; i++)
+		narrow[i] = (float)x[i];
+	a.x = f64 ? (const float *)wide : narrow;
+	a.y = kt_new(ny * elem);
+	kt_run(f64 ? k->pool_f64 : k->pool_f32, &a, 1, rlx_k_pool_scratch(&a, elem, false), seed);
+	for (i = 0; i < ny; i++) {
+		double got = f64 ? ((const double *)a.y)[i] : (double)a.y[i];
+		double want = norm_of(x + i * a.s[2], a.k[2], a.lp);
+		double tol = f64 ? 1e-13 * want : 2e-6 * want + 0x1p-149;
+
+		CHECKF(got == want || (got != got && want != want) || fabs(got - want) <= tol,
+		       "level %d, f64 %d, lp %u: [%zu] is %g, not %g", isa, f64, a.lp, i, got,
+		       want);
+	}
+	kt_free(a.y, ny * elem);
+	kt_free(wide, nx * 8);
+	kt_free(narrow, nx * 4);
+}
+
+/* Powers that are beyond any float, or below it, where the norm is not; zeros, NaN, infinities. */
+TEST(norms_of_any_range)
+{
+	static const unsigned int powers[] = { 1, 2, 3, 7, 35, 300, INT_MAX };
+	uint64_t seed = rlx_test_seed();
+	size_t i, j;
+
+	for (i = 0; i < 280; i++) {
+		const bool f64 = i % 2;
+		const size_t k = kt_pick(&seed, 1, 9), s = kt_pick(&seed, 1, 3);
+		const size_t n = kt_pick(&seed, 1, 80);
+		struct rlx_k_pool a = {
+			.planes = 1, .in = { 1, 1, (n - 1) * s + k }, .out = { 1, 1, n },
+			.k = { 1, 1, k }, .s = { 1, 1, s }, .d = { 1, 1, 1 },
+			.kind = RLX_K_POOL_LP, .lp = powers[i / 2 % 7],
+		};
+		double most = f64 ? 307 : 37, scale, *x = calloc(a.in[2], sizeof(*x));
+
+		CHECK(x);
+		scale = pow(10, rlx_test_uniform(&seed, -most, most));
+		for (j = 0; j < a.in[2]; j++) {
+			uint64_t pick = kt_pick(&seed, 0, 60);
+
+			if (i % 5 == 0)
+				scale = pow(10, rlx_test_uniform(&seed, -most, most));
+			x[j] = rlx_test_uniform(&seed, -1, 1) * scale;
+			if (pick < 12)
+				x[j] = pick == 0 ? NAN : pick == 1 ? -INFINITY : 0;
+			if (!f64)
+				x[j] = (double)(float)x[j];
+		}
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			if (kt_isa_runs(isa))
+				norms_check(isa, &a, x, f64, &seed);
+		free(x);
 	}
 }
 

@@ -367,6 +367,42 @@ EVERYWHERE(pool_by_a_high_norm)
 	rig_want(r, 1, 1, pow(2 * pow(19.5, 3) + 27, 1.0 / 3), 1e-6);
 }
 
+/* And beyond double, or below it, for any power; windows of zeros, infinities and NaN stay so. */
+EVERYWHERE(pool_by_any_norm)
+{
+	enum { FEW = 3, MANY = 4096 };
+	static const int32_t power[] = { 2, 3, 7, 300, INT32_MAX };
+	static const float value[] = { 10, 1e30f, 1e-30f, 0, INFINITY, NAN, 0.5f };
+	static float x[7 * MANY];
+	unsigned int k, w, i;
+
+	for (w = FEW; w <= MANY; w += MANY - FEW) {
+		rlx_value v;
+
+		for (i = 0; i < 7 * w; i++)	/* halves, zeros, and one of the value */
+			x[i] = i % w == w / 2 ? value[i / w] : i % w ? 0 : -value[i / w] / 2;
+		v = rig_input(r, rlx_type(RLX_F32, 1, 1, 7, w), x);
+		for (k = 0; k < 5; k++)
+			rig_output(r, rlx_emit(r->g, pool, .x = v, .kind = RLX_POOL_LP,
+					       .p = power[k], .kernel = RLX_INTS(1, w),
+					       .stride = RLX_INTS(1, w)));
+		rig_run(r);
+		for (k = 0; k < 5; k++)
+			for (i = 0; i < 7; i++) {
+				double want = (double)value[i] *
+					      pow(1 + pow(0.5, power[k]), 1.0 / power[k]);
+
+				if (want > 0 && want < 1)	/* the bound is relative from 1 on */
+					CHECKF(fabs(rig_get(r, k, i) / want - 1) < 2e-6,
+					       "p %d: %g, not %g", power[k], rig_get(r, k, i),
+					       want);
+				else
+					rig_want(r, k, i, want, 2e-6);
+			}
+		rig_reset(r);
+	}
+}
+
 /* So is the power of a small sum; the 0th one of infinity is 1. */
 EVERYWHERE(lrn_by_high_powers)
 {
