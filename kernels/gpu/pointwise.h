@@ -49,6 +49,8 @@ struct rlx_g_ew_parts {
 
 #ifdef DEV	/* device code: kernels/gpu/dialect.h came first */
 
+#include "kernels/gpu/act.h"
+
 /*
  * A float that stays one: beside it the literals of the rows are floats too, and
  * those beyond its range are its largest number.
@@ -182,6 +184,9 @@ static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double
 #undef max
 #undef min
 #undef mod
+
+/* As at the end of a product: by erf nothing is left of x below -5. */
+template <> DEV inline F ewf_gelu<F>(F x) { return F(gelu_erf(x.v)); }
 
 /*
  * Rows whose results are rounded to 16 bits, by the functions of special units: within 2^-14 of

@@ -216,6 +216,41 @@ EVERYWHERE(activations_of_convolutions)
 	after_conv(r, 64, true);
 }
 
+/* What is left of gelu below, by itself, behind a product, and behind a convolution. */
+EVERYWHERE(gelu_far_below)
+{
+	enum { COLS = 19 };
+	const char *gpu = getenv("RLX_TEST_GPU");
+	float x[N], one[COLS];
+	rlx_value v, w, c;
+	int64_t i, k;
+
+	/* by an erf nothing is, Vulkan's as well; CPUs' powers of two are fitted to 1e-8 of 1 */
+	if (!gpu || !r->device || strcmp(r->device, gpu) || !strcmp(gpu, "vulkan"))
+		return;
+	for (i = 0; i < N; i++)
+		x[i] = (float)rlx_test_uniform(&r->seed, -12, 0);
+	for (i = 0; i < COLS; i++)
+		one[i] = 1;
+	v = rig_input(r, rlx_type(RLX_F32, N, 1), x);
+	w = rig_input(r, rlx_type(RLX_F32, 1, COLS), one);
+	c = rlx_emit(r->g, reshape, .x = v, .shape = RLX_INTS(N, 1, 1, 1));
+	rig_output(r, rlx_emit(r->g, gelu, .x = v));
+	rig_output(r, rlx_emit(r->g, fused_matmul, .a = v, .b = w, .act = RLX_ACT_GELU));
+	w = rlx_emit(r->g, reshape, .x = w, .shape = RLX_INTS(COLS, 1, 1, 1));
+	rig_output(r, rlx_emit(r->g, fused_conv, .x = c, .w = w, .act = RLX_ACT_GELU));
+	rig_run(r);
+	for (k = 0; k < 3; k++)
+		for (i = 0; i < (k ? N * COLS : N); i++) {
+			double at = (double)x[k ? i / COLS : i];
+			double want = want_act(RLX_ACT_GELU, at);
+			double got = rig_get(r, (unsigned int)k, i);
+
+			CHECKF(fabs(got / want - 1) < 1e-5, "output %lld, gelu(%g) is %g, not %g",
+			       (long long)k, at, got, want);
+		}
+}
+
 /* Lines of softmax: @put replaces one element, or all where @at is below 0. */
 static void line(struct rig *r, int64_t n, int64_t at, float put, bool columns)
 {
