@@ -43,22 +43,25 @@ static enum rlx_status eigh_eval(struct rlx_eval *q)
 	const struct rlx_type *x = &q->in[0].type;
 	int64_t n = x->dim[x->rank - 1], c, i, j, top;
 	double *m = q->scratch, *v = m + n * n, *w = v + n * n, sign;
+	int by;
 
 	for (c = 0; c < op_matrices(x, 2); c++) {
 		for (i = 0; i < n * n; i++)
-			m[i] = (el_get(&q->in[0], c * n * n + i) +
-				el_get(&q->in[0], c * n * n + i % n * n + i / n)) / 2;
-		if (!op_finite(m, n * n)) {
+			m[i] = el_get(&q->in[0], c * n * n + i);
+		if (!op_scale(m, n * n, &by)) {
 			op_set_nan(q, 0, c, 1, n);
 			op_set_nan(q, 1, c, n, n);
 			continue;
 		}
+		for (i = 0; i < n; i++)
+			for (j = 0; j < i; j++)
+				m[i * n + j] = m[j * n + i] = (m[i * n + j] + m[j * n + i]) / 2;
 		op_jacobi(m, n, w, v);
 		for (j = 0; j < n; j++) {
 			for (top = 0, i = 1; i < n; i++)
 				top = fabs(v[i * n + j]) > fabs(v[top * n + j]) ? i : top;
 			sign = v[top * n + j] < 0 ? -1 : 1;
-			el_set(&q->out[0], c * n + j, w[j]);
+			el_set(&q->out[0], c * n + j, ldexp(w[j], by));
 			for (i = 0; i < n; i++)
 				el_set(&q->out[1], (c * n + i) * n + j, sign * v[i * n + j]);
 		}

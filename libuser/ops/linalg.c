@@ -105,11 +105,19 @@ rlx_value op_gaps(struct rlx_graph *g, rlx_value v)
 	return gap;
 }
 
-bool op_finite(const double *m, int64_t n)
+bool op_scale(double *m, int64_t n, int *out_exponent)
 {
-	while (n > 0 && isfinite(m[n - 1]))
-		n--;
-	return n <= 0;
+	double top = 0;
+	int64_t i;
+
+	for (i = 0; i < n && isfinite(m[i]); i++)
+		top = fmax(top, fabs(m[i]));
+	if (i < n)
+		return false;
+	frexp(top, out_exponent);
+	for (i = 0; i < n; i++)
+		m[i] = ldexp(m[i], -*out_exponent);
+	return true;
 }
 
 void op_set_nan(struct rlx_eval *q, uint32_t k, int64_t c, int64_t rows, int64_t columns)

@@ -30,8 +30,11 @@ rlx_value op_as_column(struct rlx_graph *g, rlx_value v);
 /* 1 / (v_j - v_i) for i, j of [.., n], 0 on the diagonal */
 rlx_value op_gaps(struct rlx_graph *g, rlx_value v);
 
-/* Are all of n numbers finite? Where they are not, factors of their matrix are NaN. */
-bool op_finite(const double *m, int64_t n);
+/*
+ * Divides n numbers by 2^*out_exponent, so that the largest is of [1/2, 1) and no square is beyond
+ * doubles, or lost. False if one is not finite: factors of their matrix are NaN.
+ */
+bool op_scale(double *m, int64_t n, int *out_exponent);
 /* All elements of output @k that are of matrix @c, [rows][columns], become NaN. */
 void op_set_nan(struct rlx_eval *q, uint32_t k, int64_t c, int64_t rows, int64_t columns);
 /* Plain elimination in double: m[n][n] becomes L and U, row[i] says which row is there. */

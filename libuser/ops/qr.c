@@ -73,13 +73,14 @@ static enum rlx_status qr_eval(struct rlx_eval *q)
 	const struct rlx_type *t = &q->in[0].type;
 	int64_t m = t->dim[t->rank - 2], n = t->dim[t->rank - 1], k = m < n ? m : n, c, i, j;
 	double *x = q->scratch, *qt = x + m * n, *v = qt + m * m, sign;
+	int by = 0;
 
 	for (c = 0; c < op_matrices(t, 2); c++) {
 		for (i = 0; i < m * n; i++)
 			x[i] = el_get(&q->in[0], c * m * n + i);
 		for (i = 0; i < m * m; i++)
 			qt[i] = i / m == i % m;
-		if (op_finite(x, m * n))
+		if (op_scale(x, m * n, &by))
 			for (i = 0; i < k; i++)
 				reflect(x, m, n, qt, v, i);
 		else
@@ -88,7 +89,8 @@ static enum rlx_status qr_eval(struct rlx_eval *q)
 		for (i = 0; i < k; i++) {
 			sign = x[i * n + i] < 0 ? -1 : 1;
 			for (j = 0; j < n; j++)
-				el_set(&q->out[1], (c * k + i) * n + j, j < i ? 0 : sign * x[i * n + j]);
+				el_set(&q->out[1], (c * k + i) * n + j,
+				       j < i ? 0 : ldexp(sign * x[i * n + j], by));
 			for (j = 0; j < m; j++)
 				el_set(&q->out[0], (c * m + j) * k + i, sign * qt[i * m + j]);
 		}

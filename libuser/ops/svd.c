@@ -112,11 +112,12 @@ static enum rlx_status svd_eval(struct rlx_eval *q)
 	bool wide = m <= n;
 	int64_t len = wide ? n : m;
 	double *y = q->scratch, *v = y + m * n, *s = v + k * k, sign, u;
+	int exponent;
 
 	for (c = 0; c < op_matrices(t, 2); c++) {
 		for (i = 0; i < m * n; i++)
 			y[wide ? i : i % n * m + i / n] = el_get(&q->in[0], c * m * n + i);
-		if (!op_finite(y, m * n)) {
+		if (!op_scale(y, m * n, &exponent)) {
 			op_set_nan(q, 0, c, m, k);
 			op_set_nan(q, 1, c, 1, k);
 			op_set_nan(q, 2, c, k, n);
@@ -130,7 +131,7 @@ static enum rlx_status svd_eval(struct rlx_eval *q)
 			for (top = 0, j = 1; j < (wide ? k : len); j++)
 				top = fabs(of[j]) > fabs(of[top]) ? j : top;
 			sign = of[top] < 0 ? -1 : 1;
-			el_set(&q->out[1], c * k + i, s[i]);
+			el_set(&q->out[1], c * k + i, ldexp(s[i], exponent));
 			for (j = 0; j < m; j++) {
 				u = wide ? vi[j] : yi[j] * by;
 				el_set(&q->out[0], (c * m + j) * k + i, sign * u);

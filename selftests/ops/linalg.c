@@ -202,6 +202,46 @@ EVERYWHERE(orthogonal_factors)
 }
 
 /* Two steps of one channel; with the state carried, one after the other. */
+/* Factors of a matrix times a power of two, whose squares no double is: scaled, or the same. */
+EVERYWHERE(factors_of_huge_and_tiny_matrices)
+{
+	enum { N = 4, OUT = 7 };
+	static const bool scales[OUT] = { true, false, false, true, false, false, true };
+	static const double by[] = { 1, 0x1p700, 0x1p-700, 0x1p1020, 0x1p-1000 };
+	double x[N * N], m[N * N];
+	rlx_value v, u;
+	unsigned int k, o;
+	int64_t i, n;
+
+	for (i = 0; i < N * N; i++)
+		x[i] = rlx_test_uniform(&r->seed, -1, 1) + (i % 5 ? 0 : 2);
+	for (k = 0; k < 5; k++) {
+		for (i = 0; i < N * N; i++)
+			m[i] = x[i] * by[k];
+		v = rig_input(r, rlx_type(RLX_F64, N, N), m);
+		u = rlx_emit(r->g, eigh, .x = v);
+		rig_output(r, u);
+		rig_output(r, rlx_out(r->g, u, 1));
+		u = rlx_emit(r->g, svd, .x = v);
+		for (o = 0; o < 3; o++)
+			rig_output(r, rlx_out(r->g, u, o));
+		u = rlx_emit(r->g, qr, .x = v);
+		rig_output(r, u);
+		rig_output(r, rlx_out(r->g, u, 1));
+	}
+	rig_run(r);
+	for (k = 1; k < 5; k++)
+		for (o = 0; o < OUT; o++)
+			for (n = o == 0 || o == 3 ? N : N * N, i = 0; i < n; i++) {
+				double got = rig_get(r, k * OUT + o, i) / (scales[o] ? by[k] : 1);
+
+				CHECKF(fabs(got - rig_get(r, o, i)) < 1e-12,
+				       "%s: times %g, output %u is %g, not %g",
+				       r->device ? r->device : "eval", by[k], o, got,
+				       rig_get(r, o, i));
+			}
+}
+
 EVERYWHERE(selective_scan_of_two_steps)
 {
 	static const float x[] = { 1, 2 }, delta[] = { 0.693147180559945f, 0.693147180559945f };
