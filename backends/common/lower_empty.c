@@ -103,13 +103,21 @@ static enum rlx_status evaluate(struct rlx_lower *lo)
 	       ret ? rlx_lower_unsupported(lo, err.text[0] ? err.text : "refused") : lo->status;
 }
 
-/* A sum of no products is 0, which needs no evaluation. */
+/* A sum of no terms is 0, which needs no evaluation; an axis of none is filled up with zeros. */
 static bool is_zero(const struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_matmul *a = lo->args;
-	uint32_t op = lo->st->def->index;
 
-	return op == RLX_OP_matmul || (op == RLX_OP_fused_matmul && a->act == RLX_ACT_NONE);
+	switch (lo->st->def->index) {
+	case RLX_OP_fused_matmul:
+		return a->act == RLX_ACT_NONE;
+	case RLX_OP_matmul:
+	case RLX_OP_fft:
+	case RLX_OP_rfft:
+	case RLX_OP_irfft:
+		return true;
+	}
+	return false;
 }
 
 /* Elements of all outputs. */

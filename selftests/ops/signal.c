@@ -445,6 +445,46 @@ EVERYWHERE(stft_and_back)
 		rig_want(r, 0, i, rig_in(r, 0, i), 1e-5);
 }
 
+/* An axis of nothing, filled up to any length, is zeros: no kernel is needed, nor an evaluation. */
+TEST(transforms_of_nothing)
+{
+	static const int64_t lengths[] = { 1, 2, 5, 1000, 65536 };
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = "cpu", .flags = RLX_COMPILE_NATIVE,
+	};
+	unsigned int i, op;
+	int64_t k, n;
+	float *y;
+
+	for (i = 0; i < 5; i++)
+		for (op = 0; op < 3; op++) {
+			struct rlx_graph *g = rlx_graph_new("nothing");
+			struct rlx_type in = op == 1 ? rlx_type(RLX_F32, 3, 0) :
+						       rlx_type(RLX_F32, 3, 0, 2), t;
+			rlx_value x = rlx_input(g, "x", in);
+			struct rlx_ints len = RLX_INTS(lengths[i]);
+			struct rlx_session *s;
+
+			x = op == 0 ? rlx_emit(g, fft, .x = x, .n = len) :
+			    op == 1 ? rlx_emit(g, rfft, .x = x, .n = len) :
+				      rlx_emit(g, irfft, .x = x, .n = len);
+			rlx_output(g, "y", x);
+			t = *rlx_type_of(g, x);
+			n = rlx_type_count(&t);
+			y = malloc((size_t)n * sizeof(*y));
+			CHECK(y);
+			s = rig_session(g, &o);
+			CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", in, y));
+			CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+			CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", t, y));
+			for (k = 0; k < n; k++)
+				CHECKF(y[k] == 0, "op %u of %lld: [%lld] is %g", op,
+				       (long long)lengths[i], (long long)k, (double)y[k]);
+			rlx_session_free(s);
+			free(y);
+		}
+}
+
 EVERYWHERE(bad_transforms)
 {
 	rlx_value x = rig_random(r, rlx_type(RLX_F32, 3, 4), -1, 1);
