@@ -592,6 +592,40 @@ def lengths_of_an_8_bit_encoder():
             assert SANITIZED or grown < 64 * 8 << 20, "%.1f MB a length" % (grown / 63e6)
 
 
+def one_json_row(n):
+    return json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, n], "data":
+                                   np.round(rng.standard_normal(n), 8).tolist()}]}).encode()
+
+
+def post_relu(s, body):
+    begin = time.monotonic()
+    st, _, out = s.get("/v2/models/relu/infer", None, "POST", body)
+    assert st == 200, (st, out[:200])
+    return time.monotonic() - begin
+
+
+@test
+def one_row_beside_what_is_read():
+    """Others of the same address whose requests are as short, or take long to read each."""
+    for engine in ENGINES:
+        with Server(RELU, engine=engine, server="threads = 1\n") as s:
+            mine = one_json_row(24000)      # 0.3 MB, as a image may have
+            limit = Limit(s, lambda s: post_relu(s, mine))
+            for n, size in ((100, 3000), (6, 1 << 20)):
+                stop, body = [], one_json_row(size)
+
+                def ask():
+                    while not stop:
+                        post_relu(s, body)
+                threads, _ = in_parallel(lambda f: f(), [ask] * n)
+                time.sleep(1)
+                worst = max(post_relu(s, mine) for _ in range(5))
+                stop.append(1)
+                for t in threads:
+                    t.join()
+                limit.check(worst, "%s, %d of %d bytes" % (engine, n, len(body)))
+
+
 @each_engine
 def one_row_beside_a_full_queue(s):
     """Who fills it has no more room; who asks little has."""

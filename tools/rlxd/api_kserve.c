@@ -364,8 +364,6 @@ bool kserve_infer(struct req *r)
 		if (elements <= INLINE_ELEMENTS)
 			return !prepare(r);
 	}
-	r->with_workers = true;
-	r->task.fn = prepare_task;
-	worker_pool_post_read(r->loop->server->workers, &r->task, n + elements);
+	req_read(r, prepare_task, n + elements);
 	return false;
 }

@@ -348,7 +348,7 @@ static void prepare_task(struct task *t)
 	if (!atomic_load(&r->cancelled))
 		p = prepare(r, now_ns() + WORKER_POOL_SLICE_NS);
 	if (p == MORE)
-		worker_pool_post_read(r->loop->server->workers, &r->task, r->body_n);
+		worker_pool_post_rest(r->loop->server->workers, &r->task);
 	else if (p == FAILED)
 		loop_post(r->loop, r);
 }
@@ -357,8 +357,6 @@ bool openai_embeddings(struct req *r)
 {
 	if (r->body_n <= INLINE_BODY)
 		return prepare(r, INT64_MAX) == FAILED;
-	r->with_workers = true;
-	r->task.fn = prepare_task;
-	worker_pool_post_read(r->loop->server->workers, &r->task, r->body_n);
+	req_read(r, prepare_task, r->body_n);
 	return false;
 }

@@ -286,6 +286,14 @@ bool req_run(struct req *r)
 	return r->route->run(r);
 }
 
+void req_read(struct req *r, void (*fn)(struct task *t), size_t bytes)
+{
+	r->with_workers = true;
+	r->task.fn = fn;
+	r->task.share = &r->client->share;
+	worker_pool_post_read(r->loop->server->workers, &r->task, bytes);
+}
+
 const char *req_name(const struct req *r, uint32_t node)
 {
 	const char *s;

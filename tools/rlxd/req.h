@@ -131,6 +131,9 @@ bool req_run(struct req *r);
  */
 bool req_submit(struct req *r);
 
+/* Have a worker call @fn for r->task, which takes as long as to read so many bytes. */
+void req_read(struct req *r, void (*fn)(struct task *t), size_t bytes);
+
 /*
  * A name in r->json. NULL: @node is 0, no string, or has a zero byte, behind which
  * another name would be hidden from who compares it.

@@ -26,6 +26,7 @@ struct client {
 	atomic_uint	 refs;		/* requests under way */
 	atomic_int	 rows;		/* queued or running */
 	_Atomic(int64_t) max_rows;	/* 0: no limit of its own */
+	struct read_share share;	/* the worker pool's */
 };
 
 struct server {

@@ -8,59 +8,58 @@
 #include "tools/rlxd/worker_pool.h"
 #include "tools/rlxd/region.h"
 
-enum { THREADS_MAX = 1024, LARGE = 256 << 10 };
+enum { THREADS_MAX = 1024 };
 
-/* In the order in which they are looked at. */
-enum kind { RUN, SMALL, LARGER, KINDS };
-
-struct queue {
-	struct task	*head, **tail;
-	unsigned int	 doing;		/* threads that are at one of these */
-};
+/* What a thread is at. */
+enum kind { RUN, READ, NOTHING };
 
 struct worker_pool {
 	/* Guards all that follows. */
 	pthread_mutex_t	 lock;
 	pthread_cond_t	 more;
-	struct queue	 queue[KINDS];
+	struct task	*head, **tail;		/* runs, in the order in which they came */
+	struct read_queue reads;
+	unsigned int	 reading[READ_SIZES];	/* threads that are at one of these */
 	bool		 stop;
 	unsigned int	 n;
 	pthread_t	 thread[THREADS_MAX];
 };
 
-static bool may_begin(const struct worker_pool *c, enum kind k)
+/* All threads but one that may read at long requests: no other such one is begun. */
+static bool only_short(const struct worker_pool *c)
 {
-	if (!c->queue[k].head)
-		return false;
-	if (k == LARGER && c->queue[LARGER].doing >= WORKER_POOL_READERS - 1)
-		return false;
-	return k == RUN || c->queue[SMALL].doing + c->queue[LARGER].doing < WORKER_POOL_READERS;
+	return c->reading[READ_LONG] >= WORKER_POOL_READERS - 1;
 }
 
-/* KINDS: there is nothing to be done now. */
 static enum kind next_kind(const struct worker_pool *c)
 {
-	unsigned int k = 0;
-
-	while (k < KINDS && !may_begin(c, k))
-		k++;
-	return k;
+	if (c->head)
+		return RUN;
+	if (c->reading[READ_SHORT] + c->reading[READ_LONG] < WORKER_POOL_READERS &&
+	    read_queue_has(&c->reads, only_short(c)))
+		return READ;
+	return NOTHING;
 }
 
-static struct task *take(struct queue *q)
+static struct task *take(struct worker_pool *c, enum kind k)
 {
-	struct task *t = q->head;
+	struct task *t = c->head;
 
-	q->head = t->next;
-	if (!q->head)
-		q->tail = &q->head;
-	q->doing++;
+	if (k == READ) {
+		t = read_queue_take(&c->reads, only_short(c));
+		c->reading[t->size]++;
+		return t;
+	}
+	c->head = t->next;
+	if (!c->head)
+		c->tail = &c->head;
 	return t;
 }
 
 static void *worker_pool_main(void *ctx)
 {
 	struct worker_pool *c = ctx;
+	enum read_size size;
 	struct task *t;
 	enum kind k;
 
@@ -68,18 +67,21 @@ static void *worker_pool_main(void *ctx)
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
 		/* Who reads on at the end does what others may not begin now. */
-		while ((k = next_kind(c)) == KINDS && !c->stop)
+		while ((k = next_kind(c)) == NOTHING && !c->stop)
 			pthread_cond_wait(&c->more, &c->lock);
-		if (k == KINDS)
+		if (k == NOTHING)
 			break;
-		t = take(&c->queue[k]);
+		t = take(c, k);
+		/* Of what is read there may be no more when it was. */
+		size = t->size;
 		/* What is left may be begun by another, since this one is at a task. */
-		if (next_kind(c) != KINDS)
+		if (next_kind(c) != NOTHING)
 			pthread_cond_signal(&c->more);
 		pthread_mutex_unlock(&c->lock);
 		t->fn(t);
 		pthread_mutex_lock(&c->lock);
-		c->queue[k].doing--;
+		if (k == READ)
+			c->reading[size]--;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
@@ -113,15 +115,13 @@ enum rlx_status worker_pool_open(unsigned int threads, struct worker_pool **out,
 {
 	struct worker_pool *c = rlx_calloc(1, sizeof(*c));
 	enum rlx_status st;
-	unsigned int k;
 
 	*out = NULL;
 	if (!c)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory for the worker threads");
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->more, NULL);
-	for (k = 0; k < KINDS; k++)
-		c->queue[k].tail = &c->queue[k].head;
+	c->tail = &c->head;
 	st = worker_pool_grow(c, threads, err);
 	if (st) {
 		worker_pool_close(c);
@@ -131,26 +131,30 @@ enum rlx_status worker_pool_open(unsigned int threads, struct worker_pool **out,
 	return RLX_OK;
 }
 
-static void post(struct worker_pool *c, struct task *t, enum kind k)
+void worker_pool_post(struct worker_pool *c, struct task *t)
 {
-	struct queue *q = &c->queue[k];
-
 	pthread_mutex_lock(&c->lock);
 	t->next = NULL;
-	*q->tail = t;
-	q->tail = &t->next;
+	*c->tail = t;
+	c->tail = &t->next;
 	pthread_cond_signal(&c->more);
 	pthread_mutex_unlock(&c->lock);
 }
 
-void worker_pool_post(struct worker_pool *c, struct task *t)
-{
-	post(c, t, RUN);
-}
-
 void worker_pool_post_read(struct worker_pool *c, struct task *t, size_t bytes)
 {
-	post(c, t, bytes > LARGE ? LARGER : SMALL);
+	pthread_mutex_lock(&c->lock);
+	read_queue_put(&c->reads, t, bytes);
+	pthread_cond_signal(&c->more);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void worker_pool_post_rest(struct worker_pool *c, struct task *t)
+{
+	pthread_mutex_lock(&c->lock);
+	read_queue_put_back(&c->reads, t);
+	pthread_cond_signal(&c->more);
+	pthread_mutex_unlock(&c->lock);
 }
 
 void worker_pool_close(struct worker_pool *c)
