@@ -626,6 +626,24 @@ def one_row_beside_what_is_read():
                 limit.check(worst, "%s, %d of %d bytes" % (engine, n, len(body)))
 
 
+@test
+def one_row_beside_metrics():
+    """Each takes a millisecond or two to write: as many at once as there may be connections."""
+    models = "".join(RELU.replace("relu]", "relu%d]" % i) for i in range(40))
+    for engine in ENGINES:
+        with Server(minilm() + models, engine=engine, server="threads = 1\n") as s:
+            s.metric(WAITING)               # how long they are is known then
+            limit = Limit(s)
+            socks = [s.connect(60) for _ in range(900)]
+            for c in socks:
+                c.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            worst = max(one_row(s) for _ in range(5))
+            assert socks[-1].recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+            for c in socks:
+                reset(c)
+            limit.check(worst, engine)
+
+
 @each_engine
 def one_row_beside_a_full_queue(s):
     """Who fills it has no more room; who asks little has."""

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Probes and metrics. */
+#include <stddef.h>
+
 #include "tools/rlxd/api.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
@@ -43,9 +45,33 @@ bool api_startupz(struct req *r)
 	return true;
 }
 
-bool api_metrics(struct req *r)
+/* How long they were the last time, as which they take now. */
+static atomic_size_t metrics_bytes;
+
+static void print_metrics(struct req *r)
 {
 	req_ok(r, "text/plain; version=0.0.4; charset=utf-8");
 	metrics_print(r, &r->reply.body);
-	return true;
+	atomic_store_explicit(&metrics_bytes, r->reply.body.n, memory_order_relaxed);
+}
+
+static void metrics_task(struct task *t)
+{
+	struct req *r = (struct req *)((char *)t - offsetof(struct req, task));
+
+	if (!atomic_load(&r->cancelled))
+		print_metrics(r);
+	loop_post(r->loop, r);
+}
+
+bool api_metrics(struct req *r)
+{
+	size_t bytes = atomic_load_explicit(&metrics_bytes, memory_order_relaxed);
+
+	if (req_may_read(r, bytes)) {
+		print_metrics(r);
+		return true;
+	}
+	req_read(r, metrics_task, bytes);
+	return false;
 }

@@ -10,10 +10,8 @@
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/wire.h"
 
-enum {
-	INLINE_JSON	= 8 << 10,	/* longer JSON is read by a worker */
-	INLINE_ELEMENTS	= 16 << 10,	/* and so are more elements, wherever they are */
-};
+/* More are read by a worker, wherever they are and however short the JSON is. */
+enum { INLINE_ELEMENTS = 16 << 10 };
 
 bool kserve_server(struct req *r)
 {
@@ -357,7 +355,7 @@ bool kserve_infer(struct req *r)
 			 (unsigned long long)r->infer_length, r->body_n);
 		return true;
 	}
-	if (n <= INLINE_JSON) {
+	if (req_may_read(r, n)) {
 		if (!parse(r))
 			return true;
 		elements = count_elements(&r->json);

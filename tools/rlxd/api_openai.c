@@ -9,10 +9,7 @@
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
-enum {
-	INPUTS_MAX	= 2048,		/* as the original has it */
-	INLINE_BODY	= 8 << 10,	/* larger bodies are read by a worker */
-};
+enum { INPUTS_MAX = 2048 /* as the original has it */ };
 
 /* Between the request and its reply. */
 struct embed {
@@ -355,7 +352,7 @@ static void prepare_task(struct task *t)
 
 bool openai_embeddings(struct req *r)
 {
-	if (r->body_n <= INLINE_BODY)
+	if (req_may_read(r, r->body_n))
 		return prepare(r, INT64_MAX) == FAILED;
 	req_read(r, prepare_task, r->body_n);
 	return false;
