@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Memory of runs whose sizes follow from what a few bytes of inputs hold."""
+"""Memory of runs whose sizes follow from what a few bytes hold, and of what does not end."""
+import contextlib
 import errno
 import tempfile
+import time
 
 import numpy as np
 import onnx
@@ -9,7 +11,7 @@ from onnx import TensorProto as T
 from onnx import helper as h
 
 import channels
-from rlxd import SANITIZED, Server, main, test, wait_for
+from rlxd import ENGINES, SANITIZED, Server, main, reset, test, wait_for
 
 
 def write_growing(path, kind):
@@ -119,6 +121,32 @@ def memory_of_runs_in_place():
                     assert n >= 6000 and e.errno == errno.ERANGE, (n, e)
             grown = resident(s) - before
             assert SANITIZED or grown < 200 << 20, grown
+
+
+@test
+def memory_of_heads_and_bodies_that_do_not_end():
+    """Heads are held as bodies are; what goes beyond is told so, and others are served."""
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 60000
+    body = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 250000\r\n\r\n" +
+            b"x" * 249999)
+    for engine in ENGINES:
+        with Server(engine=engine, server="max_memory = 64M\nmax_header = 64K\n"
+                    "header_timeout = 600s\nbody_timeout = 600s\nthreads = 1\n") as s:
+            assert s.get("/healthz")[0] == 200
+            before = resident(s, "RssAnon")
+            socks = [s.connect() for _ in range(900)]
+            for i, c in enumerate(socks):
+                c.setblocking(False)
+                with contextlib.suppress(OSError):
+                    c.send(head if i < 500 else body)
+            wait_for(lambda: s.metric("rlxd_memory_bytes") > 48 << 20)
+            time.sleep(0.5)
+            grown = resident(s, "RssAnon") - before
+            assert SANITIZED or grown < 1.1 * (64 << 20), grown
+            assert s.get("/healthz")[0] == 200
+            for c in socks:
+                reset(c)
+            wait_for(lambda: s.metric("rlxd_memory_bytes") == 0)
 
 
 main()

@@ -68,6 +68,7 @@ void conn_new(struct loop *l, int fd, const struct listener *s)
 	c->fd = fd;
 	c->listener = s;
 	c->first = c->last_chunk = -1;
+	c->account.budget = &l->server->budget;
 	c->state = CONN_HEAD;
 	/* Not from the loop's clock: it stands since before the last runs and the wait. */
 	c->ask_by = now_ns() + ask_ns;
@@ -234,6 +235,14 @@ void conn_gone(struct conn *c)
 	c->loop->gone = c;
 }
 
+static void free_head(struct conn *c)
+{
+	rlx_free(c->head);
+	c->head = NULL;
+	c->head_cap = 0;
+	account_close(&c->account);
+}
+
 static void release(struct conn *c)
 {
 	struct loop *l = c->loop;
@@ -259,7 +268,7 @@ static void release(struct conn *c)
 			p = &(*p)->ready_next;
 		*p = c->ready_next;
 	}
-	rlx_free(c->head);
+	free_head(c);
 	rlx_free(c);
 }
 
@@ -562,17 +571,15 @@ static void begin(struct conn *c, const char *p, size_t n)
 static bool keep_head(struct conn *c, const char *p, size_t n)
 {
 	size_t max = (size_t)c->loop->server->limits.max_header;
-	char *q;
 
 	if (!c->head_n)
 		c->deadline = c->loop->now + c->loop->server->limits.header_timeout_ns;
 	if (!c->head_cap) {
-		q = rlx_malloc(max + CHUNK_BYTES);
-		if (!q) {
-			refuse(c, 503, "out of memory; try again later");
+		c->head = account_alloc(&c->account, max + CHUNK_BYTES, 1);
+		if (!c->head) {
+			no_room(c);
 			return false;
 		}
-		c->head = q;
 		c->head_cap = max + CHUNK_BYTES;
 	}
 	memcpy(c->head + c->head_n, p, n);
@@ -623,9 +630,7 @@ static void read_head(struct conn *c)
 	begin(c, c->head, whole);
 	if (c->state == CONN_GONE)
 		return;
-	rlx_free(c->head);
-	c->head = NULL;
-	c->head_cap = 0;
+	free_head(c);
 }
 
 /* The body lies whole in a chunk with nothing behind it: used where it is. */

@@ -14,6 +14,7 @@
 
 #include "rlx/arena.h"
 #include "serve/spin.h"
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/http.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/obuf.h"
@@ -110,6 +111,7 @@ struct conn {
 	uint64_t		 drain_at;	/* a request from there on is not answered */
 	char			*head;		/* a head that came in pieces */
 	size_t			 head_n, head_cap, head_from;
+	struct account		 account;	/* of that */
 	struct http		 http;
 	struct http_head	 parsed;
 	struct req		*req;
