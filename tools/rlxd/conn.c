@@ -110,8 +110,9 @@ void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
 	c->last_chunk = id;
 	c->n_in += n;
 	metric_add(&metrics.bytes_in, n);
-	if (++c->n_chunk >= CONN_CHUNKS)
+	if (++c->n_chunk >= CONN_CHUNKS || c->one_chunk)
 		c->io->stop(c);
+	c->one_chunk = false;
 }
 
 /* The first chunk leaves the list; whoever calls gives or keeps it. */
@@ -176,16 +177,28 @@ static void abandon(struct conn *c)
 	}
 }
 
+void conn_starve(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	c->starved = true;
+	c->starved_next = NULL;
+	*l->starved_end = c;
+	l->starved_end = &c->starved_next;
+}
+
 static void unstarve(struct conn *c)
 {
-	struct conn **p = &c->loop->starved;
+	struct loop *l = c->loop;
+	struct conn **p = &l->starved;
 
 	if (!c->starved)
 		return;
-	while (*p && *p != c)
+	while (*p != c)
 		p = &(*p)->starved_next;
-	if (*p)
-		*p = c->starved_next;
+	*p = c->starved_next;
+	if (!*p)
+		l->starved_end = p;
 	c->starved = false;
 }
 

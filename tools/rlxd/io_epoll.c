@@ -124,12 +124,17 @@ static void epoll_adopt(struct conn *c)
 	watch(c, EPOLL_CTL_ADD);
 }
 
+static void do_recv(struct conn *c);
+
 static void epoll_want(struct conn *c)
 {
 	if (c->armed || c->shut || c->starved)
 		return;
 	c->armed = true;
 	watch(c, EPOLL_CTL_MOD);
+	/* Who was starved takes its chunk at once, or others would have it in the next turn. */
+	if (c->one_chunk)
+		do_recv(c);
 }
 
 static void epoll_stop(struct conn *c)
@@ -205,9 +210,7 @@ static void do_recv(struct conn *c)
 	if (!e->n_free) {
 		c->armed = false;
 		watch(c, EPOLL_CTL_MOD);
-		c->starved = true;
-		c->starved_next = c->loop->starved;
-		c->loop->starved = c;
+		conn_starve(c);
 		return;
 	}
 	id = e->free[--e->n_free];

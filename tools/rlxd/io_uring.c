@@ -297,7 +297,11 @@ static void uring_want(struct conn *c)
 	if (c->armed || c->shut || c->starved)
 		return;
 	s = sqe_get(u);
-	io_uring_prep_recv_multishot(s, c->fd, NULL, 0, 0);
+	if (c->one_chunk)
+		io_uring_prep_recv(s, c->fd, NULL, 0, 0);
+	else
+		io_uring_prep_recv_multishot(s, c->fd, NULL, 0, 0);
+	c->one_chunk = false;
 	s->flags |= IOSQE_BUFFER_SELECT;
 	s->buf_group = GROUP;
 	sqe_tag(s, c, OP_RECV);
@@ -420,13 +424,10 @@ static void on_recv(struct conn *c, const struct io_uring_cqe *e)
 	c->armed = c->stopping = false;
 	if (e->res == -ENOBUFS)
 		offer_more(c->loop);
-	if (e->res == -ENOBUFS && !c->shut && !c->starved) {
-		c->starved = true;
-		c->starved_next = c->loop->starved;
-		c->loop->starved = c;
-	} else if (e->res <= 0 && e->res != -ECANCELED && e->res != -ENOBUFS) {
+	if (e->res == -ENOBUFS && !c->shut && !c->starved)
+		conn_starve(c);
+	else if (e->res <= 0 && e->res != -ECANCELED && e->res != -ENOBUFS)
 		conn_eof(c, -e->res);
-	}
 	conn_ready(c);
 	let_go(c);
 }

@@ -55,6 +55,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 	unsigned int i;
 
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
+	l->starved_end = &l->starved;
 	l->turn.inline_ns = server->limits.inline_ns;
 	/* A peer behind a socket is to be woken as well before it asks again. */
 	rlx_spin_init(&l->spin, RLX_SPIN_AUTO, 2 * RLX_SPIN_WAKE_NS);
@@ -156,16 +157,17 @@ static void feed_starved(struct loop *l)
 	if (!n && !spare)
 		return;
 	l->starved = NULL;
+	l->starved_end = &l->starved;
 	while ((c = list)) {
 		list = c->starved_next;
 		left = c->io == &l->engine->io ? &n : &spare;
 		if (!*left) {
-			c->starved_next = l->starved;
-			l->starved = c;
+			conn_starve(c);
 			continue;
 		}
 		--*left;
 		c->starved = false;
+		c->one_chunk = true;
 		if (!c->filling)
 			c->io->want(c);
 		conn_ready(c);

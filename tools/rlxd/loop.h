@@ -94,6 +94,7 @@ struct conn {
 
 	/* The engine's. */
 	bool			 armed, stopping, want, filling, sending, shut, starved;
+	bool			 one_chunk;	/* is all that it may have: others wait for some */
 	unsigned int		 ops;		/* completions still to come */
 	unsigned int		 polled;	/* POLLIN, POLLOUT: looked out for */
 	ssize_t			 sent, uncopied;
@@ -153,7 +154,7 @@ struct loop {
 	unsigned int		 n_spare;	/* free ones */
 	struct conn		*conns;
 	struct conn		*ready, *gone;
-	struct conn		*starved;	/* wanted a chunk when there was none */
+	struct conn		*starved, **starved_end;	/* wanted a chunk when there was none */
 	unsigned int		 n_held;	/* the engine's that are read or waited for */
 	struct req		*free_req;
 	unsigned int		 n_free_req;
@@ -196,6 +197,7 @@ int64_t now_ns(void);
 void conn_accepted(struct loop *l, int fd, const struct listener *s);
 void conn_chunk(struct conn *c, uint16_t id, uint32_t n);
 void conn_ready(struct conn *c);	/* look at it at the end of the turn */
+void conn_starve(struct conn *c);	/* there is no chunk for it: it waits in line */
 void conn_eof(struct conn *c, int error);
 void conn_filled(struct conn *c, ssize_t n);
 void conn_sent(struct conn *c, ssize_t n);

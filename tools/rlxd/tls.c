@@ -135,9 +135,7 @@ static void pull(struct conn *c)
 
 	if (!l->n_spare) {
 		c->armed = false;
-		c->starved = true;
-		c->starved_next = l->starved;
-		l->starved = c;
+		conn_starve(c);
 		return;
 	}
 	id = l->spare[--l->n_spare];
