@@ -93,7 +93,7 @@ rlx_value rlx_loss_ce(struct rlx_graph *g, rlx_value logits, rlx_value labels,
 	if (fails(g, given && !given->size, "cross entropy: the arguments' size is not set") ||
 	    fails(g, !are_labels(&t, &tl),
 		  "cross entropy: logits [.., c] and labels [..] are needed") ||
-	    fails(g, !(how.smooth >= 0 && how.smooth < 1) || !(how.z >= 0) || how.ignore > 0,
+	    fails(g, !(how.smooth >= 0 && how.smooth <= 1) || !(how.z >= 0) || how.ignore > 0,
 		  "cross entropy: smooth is within 0 and 1, z not below 0, ignore below 0"))
 		return RLX_NONE;
 	x = rows(g, in_f32(g, logits));

@@ -299,10 +299,10 @@ TEST(contrast_and_bits)
 }
 
 /* Cross entropy, smoothing, z and rows that do not count, written out. */
-TEST(cross_entropy)
+static void ce_smoothed_by(double smooth)
 {
 	static const int64_t label[4] = { 2, -100, 0, 1 };
-	struct rlx_ce how = { .size = sizeof(how), .smooth = 0.2, .z = 0.05 };
+	struct rlx_ce how = { .size = sizeof(how), .smooth = smooth, .z = 0.05 };
 	struct rlx_graph *g = rlx_graph_new("ce");
 	rlx_value x = data(g, rlx_type(RLX_F64, 2, 2, 3), 9), l;
 	double p[12], want = 0, got;
@@ -330,13 +330,21 @@ TEST(cross_entropy)
 		lse = log(lse);
 		for (j = 0; j < 3; j++)
 			all += (lse - p[3 * i + j]) / 3;
-		want += 0.8 * (lse - p[3 * i + label[i]]) + 0.2 * all + 0.05 * lse * lse;
+		want += (1 - smooth) * (lse - p[3 * i + label[i]]) + smooth * all +
+			0.05 * lse * lse;
 	}
 	want /= 3;
 	CHECKF(fabs(got - want) < 1e-12, "%.15g, not %.15g", got, want);
 	rlx_session_free(s);
 	rlx_program_put(prog);
 	rlx_graph_put(g);
+}
+
+TEST(cross_entropy)
+{
+	ce_smoothed_by(0);
+	ce_smoothed_by(0.2);
+	ce_smoothed_by(1);
 }
 
 TEST_MAIN()
