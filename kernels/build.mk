@@ -15,6 +15,8 @@ KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
+# clang says where it does not unroll what it is asked to; the code is right either way.
+KERNEL_OPT += $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 # Many short loops over many types, or ends of loops over vectors: unrolled they would be a
 # tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\

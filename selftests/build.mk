@@ -180,7 +180,21 @@ asan tsan:
 	$(Q)+selftests/check.sh "$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$@)'" \
 		check-unit check-ops
 
-.PHONY: check asan tsan bench-cpu bench-sweep-cpu bench-fft-cpu bench-recurrent-cpu $(GROUPS)
+# The library for arm64, by clang and under QEMU's emulation of programs: kernels and ops. Of
+# liburing it has the headers alone, which are the same everywhere.
+ARM64_BUILD := $(BUILD)/arm64
+ARM64_BIN := $(foreach d,kernels ops,$(filter $(BUILD)/test/$(d)/%,$(TEST_BIN)))
+ARM64_MAKE = $(call build_in,$(ARM64_BUILD)) BUILD=$(ARM64_BUILD) AR=llvm-ar LDLIBS='-lm -ldl' \
+	CC='clang --target=aarch64-linux-gnu -idirafter /usr/include'
+check-arm64: export LDFLAGS := -fuse-ld=lld
+check-arm64:
+	$(Q)tools/setup.sh arm64
+	$(Q)+$(ARM64_MAKE) $(ARM64_BIN:$(BUILD)/%=$(ARM64_BUILD)/%)
+	$(Q)$(RUN) -g $@ -j $(JOBS) -t 900 \
+		$(ARM64_BIN:$(BUILD)/test/%='selftests/lib/arm64.sh %')
+
+.PHONY: check check-arm64 asan tsan bench-cpu bench-sweep-cpu bench-fft-cpu \
+	bench-recurrent-cpu $(GROUPS)
 
 include selftests/serve/build.mk
 include selftests/gpu/build.mk selftests/vulkan/build.mk selftests/pjrt/build.mk

@@ -10,6 +10,7 @@
 #   tools/setup.sh kmod                      build, and guests for the module
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
 #   tools/setup.sh vulkan                   build, and Vulkan with a device on the CPU
+#   tools/setup.sh arm64                     check, and programs for arm64
 #   tools/setup.sh hip                      build, and AMD's compiler for GPU kernels
 #   tools/setup.sh dkms                      check, and the module's Debian package
 #   tools/setup.sh deb                       dkms, and the other Debian packages
@@ -33,6 +34,8 @@ serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
+arm64_pkgs="$check_pkgs libc6-dev-arm64-cross libgcc-12-dev-arm64-cross lld llvm"
+arm64_pkgs="$arm64_pkgs qemu-user-static"
 dkms_pkgs="$check_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot kmod"
 dkms_pkgs="$dkms_pkgs libinih-dev node-llhttp openssl pahole xz-utils zstd"
 deb_pkgs="$dkms_pkgs lintian procps systemd"
@@ -133,6 +136,7 @@ for group in "${@:-build}"; do
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
 	hip)	pkgs=$hip_pkgs ;;
+	arm64)	pkgs=$arm64_pkgs ;;
 	vulkan)	pkgs=$vulkan_pkgs ;;
 	dkms)	pkgs=$dkms_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
