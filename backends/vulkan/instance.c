@@ -194,6 +194,7 @@ static uint64_t most_turns(VkDriverId id)
 static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 			    VkPhysicalDeviceSubgroupProperties *sub)
 {
+	const VkShaderFloatControlsIndependence all = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL;
 	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
 		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT };
 	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
@@ -235,6 +236,11 @@ static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 	find_coopmat(d, p);
 	p->has.signed_zero[0] = floats.shaderSignedZeroInfNanPreserveFloat32;
 	p->has.signed_zero[1] = floats.shaderSignedZeroInfNanPreserveFloat64;
+	/* other widths are left as they are */
+	p->has.f16 = floats.denormBehaviorIndependence == all &&
+		     floats.roundingModeIndependence == all &&
+		     floats.shaderDenormPreserveFloat16 && floats.shaderRoundingModeRTEFloat16 &&
+		     floats.shaderSignedZeroInfNanPreserveFloat16;
 	p->host_align = host.minImportedHostPointerAlignment;
 	p->most_buffer = m4.maxBufferSize ? m4.maxBufferSize : m3.maxMemoryAllocationSize;
 	if (p->has.pci)

@@ -43,36 +43,61 @@ static struct vk_pipeline *find(struct vk_device *d, const struct vk_pipeline *l
 }
 
 /*
- * Drivers may else take -0 for 0, and that no value is an infinity or NaN. @k's module with
- * the modes by which it asks them not to, where the device has these. NULL: out of memory
+ * What @k's module asks of the driver's arithmetic, where the device has it. Drivers may else
+ * take -0 for 0, and that no value is an infinity or NaN; and round and flush f16 as they like.
  */
-static uint32_t *keep_values(const struct vk_device *d, const struct vk_kernel *k,
-			     size_t *out_words)
+struct mode {
+	bool		has;
+	uint32_t	capability, mode, bits;
+};
+
+enum { MODES = 5 };
+
+static void modes_of(const struct vk_has *has, struct mode out[MODES])
 {
-	enum { HEADER = 5, ENTRY_POINT = 15, EXECUTION_MODE = 16, CAPABILITY = 17,
-	       SIGNED_ZERO_INF_NAN = 4466, MODE_SIGNED_ZERO_INF_NAN = 4461, ADDED = 10 };
-	uint32_t *w = rlx_malloc((k->words + ADDED) * sizeof(*w));
+	enum { DENORM_PRESERVE = 4459, SIGNED_ZERO_INF_NAN = 4461, ROUNDING_RTE = 4462,
+	       CAPABILITY = 5 };	/* numbers of capabilities are so much higher */
+	const struct mode all[MODES] = {
+		{ has->signed_zero[0], SIGNED_ZERO_INF_NAN + CAPABILITY, SIGNED_ZERO_INF_NAN, 32 },
+		{ has->signed_zero[1], SIGNED_ZERO_INF_NAN + CAPABILITY, SIGNED_ZERO_INF_NAN, 64 },
+		{ has->f16, SIGNED_ZERO_INF_NAN + CAPABILITY, SIGNED_ZERO_INF_NAN, 16 },
+		{ has->f16, DENORM_PRESERVE + CAPABILITY, DENORM_PRESERVE, 16 },
+		{ has->f16, ROUNDING_RTE + CAPABILITY, ROUNDING_RTE, 16 },
+	};
+
+	memcpy(out, all, sizeof(all));
+}
+
+/* @k's module with those modes. NULL: out of memory */
+static uint32_t *put_modes(const struct vk_device *d, const struct vk_kernel *k,
+			   size_t *out_words)
+{
+	enum { HEADER = 5, ENTRY_POINT = 15, EXECUTION_MODE = 16, CAPABILITY = 17 };
+	uint32_t *w = rlx_malloc((k->words + 6 * MODES) * sizeof(*w));
 	size_t n = HEADER, at = HEADER, len;
+	struct mode mode[MODES];
 	unsigned int i;
 
 	if (!w)
 		return NULL;
+	modes_of(&d->is->has, mode);
 	memcpy(w, k->code, HEADER * sizeof(*w));
-	if (d->is->has.signed_zero[0] || d->is->has.signed_zero[1]) {
-		w[n++] = 2 << 16 | CAPABILITY;
-		w[n++] = SIGNED_ZERO_INF_NAN;
-	}
+	for (i = 0; i < MODES; i++)	/* a capability may stand there twice */
+		if (mode[i].has) {
+			w[n++] = 2 << 16 | CAPABILITY;
+			w[n++] = mode[i].capability;
+		}
 	for (; at < k->words; at += len) {
 		len = k->code[at] >> 16;
 		memcpy(w + n, k->code + at, len * sizeof(*w));
 		n += len;
-		for (i = 0; (k->code[at] & 0xffff) == ENTRY_POINT && i < 2; i++) {
-			if (!d->is->has.signed_zero[i])
+		for (i = 0; (k->code[at] & 0xffff) == ENTRY_POINT && i < MODES; i++) {
+			if (!mode[i].has)
 				continue;
 			w[n++] = 4 << 16 | EXECUTION_MODE;
 			w[n++] = k->code[at + 2];
-			w[n++] = MODE_SIGNED_ZERO_INF_NAN;
-			w[n++] = i ? 64 : 32;
+			w[n++] = mode[i].mode;
+			w[n++] = mode[i].bits;
 		}
 	}
 	*out_words = n;
@@ -84,7 +109,7 @@ static uint32_t *text_of(const struct vk_device *d, const struct vk_kernel *k, s
 {
 	uint32_t *w, *khr;
 
-	w = keep_values(d, k, words);
+	w = put_modes(d, k, words);
 	if (!w || !vk_coopmat_is(w, *words))
 		return w;
 	khr = vk_coopmat_text(w, *words, k->spec[VK_COOPMAT_TYPE] == RLX_BF16, words);
@@ -99,8 +124,9 @@ static uint32_t *text_of(const struct vk_device *d, const struct vk_kernel *k, s
 static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipeline *out)
 {
 	enum { FULL_SUBGROUPS = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT };
-	VkSpecializationMapEntry entry[VK_MOST_SPEC];
-	VkSpecializationInfo spec = { k->n_spec, entry, k->n_spec * sizeof(uint32_t), k->spec };
+	VkSpecializationMapEntry entry[VK_MOST_SPEC + 1];
+	uint32_t value[VK_MOST_SPEC + 1];
+	VkSpecializationInfo spec = { k->n_spec + 1, entry, (k->n_spec + 1) * 4, value };
 	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
 		VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
 		.requiredSubgroupSize = d->is->subgroup };
@@ -120,8 +146,11 @@ static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipelin
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	module.pCode = code;
 	module.codeSize = words * sizeof(*code);
-	for (i = 0; i < k->n_spec; i++)
+	for (i = 0; i <= k->n_spec; i++)
 		entry[i] = (VkSpecializationMapEntry){ i, i * 4, 4 };
+	memcpy(value, k->spec, k->n_spec * sizeof(value[0]));
+	entry[k->n_spec].constantID = VK_HAS_F16;
+	value[k->n_spec] = d->is->has.f16;
 	if (d->is->has.subgroup_size) {
 		how.stage.pNext = &size;
 		if (k->spec[0] % d->is->subgroup == 0)

@@ -50,6 +50,7 @@ struct vk_has {
 	bool	external_host, pci, subgroup_size, sm_count;
 	bool	coopmat, coopmat_bf16;	/* fragments of VK_FRAGMENT in each direction */
 	bool	signed_zero[2];		/* f32, f64: kernels may ask that zeros keep signs */
+	bool	f16;		/* and that f16 is rounded to nearest even, and never flushed */
 };
 
 struct vk_physical {
@@ -243,7 +244,8 @@ void vk_window_put(struct vk_device *d, struct vk_window *w);
 
 /* ---- pipeline.c ---- */
 
-enum { VK_MOST_SPEC = 16 };
+/* All kernels have the constant VK_HAS_F16: kernels/vulkan/lib.glsl. */
+enum { VK_MOST_SPEC = 16, VK_HAS_F16 = VK_MOST_SPEC };
 
 /* A kernel as it is compiled: SPIR-V, and its specialization constants from 0 on. */
 struct vk_kernel {

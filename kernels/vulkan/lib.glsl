@@ -20,6 +20,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 2) buffer u16_p { uint
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer u32_p { uint v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer u64_p { uint64_t v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer f32_p { float v; };
+/* Four at a time */
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer u16x4_p { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer u32x4_p { uvec4 v; };
 
 /* enum rlx_dtype */
 const uint F64 = 1, F32 = 2, F16 = 3, BF16 = 4, F8E4M3 = 5, F8E5M2 = 6, I64 = 7, I32 = 8,
@@ -38,15 +41,20 @@ const uint F64 = 1, F32 = 2, F16 = 3, BF16 = 4, F8E4M3 = 5, F8E5M2 = 6, I64 = 7,
 
 /* ---- floats of 16 and 8 bits, by bits: what drivers round and flush differs ---- */
 
+/* The driver was told to convert f16 to nearest even, and to keep what is no normal number. */
+layout(constant_id = 16) const bool HAS_F16 = false;
+
 float f16_to_f32(const in uint h)
 {
-	const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
+	const uint sign = (h & 0x8000u) << 16, m = (h & 0x7fffu) << 13;
+	/* with a bit of 2^-14 in front, which is taken away again: units of 2^-24 */
+	precise float less = uintBitsToFloat(m + (113u << 23)) - 6.103515625e-5;
+	const uint small = floatBitsToUint(less);
 
-	if (m < 0x400u)		/* units of 2^-24 */
-		return uintBitsToFloat(sign | floatBitsToUint(float(m) * 5.9604644775390625e-8));
-	if (m >= 0x7c00u)
-		return uintBitsToFloat(sign | 0x7f800000u | (m & 0x3ffu) << 13);
-	return uintBitsToFloat(sign | ((m << 13) + (112u << 23)));
+	if (HAS_F16)
+		return unpackHalf2x16(h).x;
+	return uintBitsToFloat(sign | (m < 1u << 23 ? small :
+				       m + (m >= 31u << 23 ? 224u << 23 : 112u << 23)));
 }
 
 /* To a float of so few bits, to nearest even; @m: of the fraction, @low: least normal exponent */
@@ -71,12 +79,28 @@ uint f32_to_units(const in float x, const in int m, const in int low)
 uint f32_to_f16(const in float x)
 {
 	const uint u = floatBitsToUint(x), sign = u >> 16 & 0x8000u, m = u & 0x7fffffffu;
-	const bool small = m < 0x38800000u;	/* in units of 2^-24 */
-	const uint shift = small ? min(126u - (m >> 23), 26u) : 13u;
-	const uint whole = small ? (m & 0x7fffffu) | 0x800000u : m - 0x38000000u;
-	const uint r = (whole + (1u << (shift - 1)) - 1 + (whole >> shift & 1)) >> shift;
+	/* beside 1/2 a float has units of 2^-24 */
+	precise float half_more = uintBitsToFloat(m) + 0.5;
+	const uint small = floatBitsToUint(half_more) - 0x3f000000u;
+	const uint r = m < 0x38800000u ? small : (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
 
+	if (HAS_F16)
+		return packHalf2x16(vec2(x, 0.0));
 	return sign | (m > 0x7f800000u ? 0x7e00u : min(r, 0x7c00u));
+}
+
+vec2 f16x2_to_f32(const in uint w)
+{
+	if (HAS_F16)
+		return unpackHalf2x16(w);
+	return vec2(f16_to_f32(w & 0xffffu), f16_to_f32(w >> 16));
+}
+
+uint f32_to_f16x2(const in vec2 x)
+{
+	if (HAS_F16)
+		return packHalf2x16(x);
+	return f32_to_f16(x.x) | f32_to_f16(x.y) << 16;
 }
 
 uint f32_to_bf16(const in float x)
@@ -131,6 +155,31 @@ void store_real(const in uint type, const in uint64_t p, const in uint64_t i, co
 		f32_p(p + i * 4).v = x;
 	else
 		u16_p(p + i * 2).v = uint16_t(type == BF16 ? f32_to_bf16(x) : f32_to_f16(x));
+}
+
+/* Four in a row from one whose address such a load or store takes: 16 bytes, or 8 */
+vec4 load_real4(const in uint type, const in uint64_t p, const in uint64_t i)
+{
+	if (type == F32)
+		return uintBitsToFloat(u32x4_p(p + i * 4).v);
+
+	const uvec2 w = u16x4_p(p + i * 2).v;
+
+	if (type == BF16)
+		return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16,
+					     w.y & 0xffff0000u));
+	return vec4(f16x2_to_f32(w.x), f16x2_to_f32(w.y));
+}
+
+void store_real4(const in uint type, const in uint64_t p, const in uint64_t i, const in vec4 x)
+{
+	if (type == F32)
+		u32x4_p(p + i * 4).v = floatBitsToUint(x);
+	else if (type == BF16)
+		u16x4_p(p + i * 2).v = uvec2(f32_to_bf16(x.x) | f32_to_bf16(x.y) << 16,
+					     f32_to_bf16(x.z) | f32_to_bf16(x.w) << 16);
+	else
+		u16x4_p(p + i * 2).v = uvec2(f32_to_f16x2(x.xy), f32_to_f16x2(x.zw));
 }
 
 /*

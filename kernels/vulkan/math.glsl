@@ -6,13 +6,26 @@
  */
 #define H(p, x, c)	((p) * (x) + (c))
 
-/* x 2^n for a whole n from -252 on; by two factors, as one may not be a number */
-float m_scale2(const in float x, const in float n)
+/* x 2^n for n from -252 on; by two factors, as one may not be a number */
+float m_scale2(const in float x, const in int n)
 {
-	const int whole = int(n), low = whole / 2;
+	const int low = n >> 1;
 
 	return x * uintBitsToFloat(uint(low + 127) << 23) *
-	       uintBitsToFloat(uint(whole - low + 127) << 23);
+	       uintBitsToFloat(uint(n - low + 127) << 23);
+}
+
+/*
+ * The whole number next to x / ln 2, of less than 2^22, and as an integer: what is added leaves
+ * no bits for a fraction. GPUs round and convert at an eighth of the rate at which they add.
+ */
+float m_exp_whole(const in float x, out int n)
+{
+	precise float t = x * 1.44269502 + 12582912.0;
+	precise float whole = t - 12582912.0;
+
+	n = int(floatBitsToUint(t) - 0x4b400000u);
+	return whole;
 }
 
 /* x = n ln 2 + r; the high part has few bits, so that n times it is exact */
@@ -26,7 +39,8 @@ float m_exp_reduce(const in float x, const in float n)
 
 float m_exp_of(const in float x)
 {
-	const float n = roundEven(x * 1.44269502), r = m_exp_reduce(x, n);
+	int n;
+	const float r = m_exp_reduce(x, m_exp_whole(x, n));
 	float p = H(0.0013820742, r, 0.00836924836);
 
 	p = H(p, r, 0.041668281);
@@ -44,8 +58,9 @@ float m_exp(const in float x)
 /* e^x - 1 for |x| < 88 */
 float m_expm1_mid(const in float x)
 {
-	const float n = roundEven(x * 1.44269502), r = m_exp_reduce(x, n);
-	const float s = uintBitsToFloat(uint(int(n) + 127) << 23);
+	int n;
+	const float r = m_exp_reduce(x, m_exp_whole(x, n));
+	const float s = uintBitsToFloat(uint(n + 127) << 23);
 	float p = H(0.00138718786, r, 0.00836687628);
 
 	p = H(p, r, 0.0416674316);
@@ -358,7 +373,7 @@ float m_pow_of(const in float a, const in float b)
 	q = H(q, r, 0.166665167);
 	q = H(q, r, 0.49999994);
 	q = H(q * r, r, r) + 1.0;
-	return n > 129.0 ? INFINITY : n < -151.0 ? 0.0 : m_scale2(q, n);
+	return n > 129.0 ? INFINITY : n < -151.0 ? 0.0 : m_scale2(q, int(n));
 }
 
 float m_pow(const in float a, const in float b)
@@ -399,7 +414,7 @@ float m_fmod(const in float a, const in float b)
 		m = (m << min(left, 32)) % my;
 	m %= my;
 	/* in units of the divisor's last place */
-	return m_with_sign(m_scale2(float(uint(m)), float(ey - 150)), a);
+	return m_with_sign(m_scale2(float(uint(m)), ey - 150), a);
 }
 
 /* The sign of the divisor, which 0 has too */
