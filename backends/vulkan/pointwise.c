@@ -3,7 +3,8 @@
  * Pointwise steps as SPIR-V, written when they are compiled: calls of the functions that
  * kernels/vulkan/ew.comp has for each row of elementwise.def, cast, load and store. The code
  * knows dtypes and which operands lie as the result does, but no sizes, so that steps of
- * other sizes share it.
+ * other sizes share it. On GPUs a thread takes four elements at once, that it has bytes enough
+ * under way: all are loaded, then computed, then stored.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "kernels/vulkan/pointwise.h"
 
 enum {
-	MOST_VALUES = 512, THREADS = 64,
+	MOST_VALUES = 512, MOST_QUADS = 2,
 	MOST_TURNS = 65,	/* of a loop in a row's function: the bits of an exponent */
 };
 
@@ -45,14 +46,25 @@ struct operand {
 	enum rlx_dtype	type;
 };
 
+/*
+ * How an input is walked: as the result, not at all, or by strides; by quads as well where four
+ * elements in a row are so, or the same.
+ */
+enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES, WALK_QUADS, WALK_SAME };
+
 struct writer {
 	struct rlx_lower	*lo;
 	struct rlx_k_vk_ew	*a;
 	struct spv_module	 m;
+	enum walk		 walk[RLX_VK_EW_IN];
 	uint32_t		 i;		/* the id of the index */
+	uint32_t		 quads, wide;	/* as in ew.comp */
 	double			 turns;		/* of loops, for an element */
 	bool			 ok;
 };
+
+/* What the step computes, of elements of its inputs */
+typedef void put_fn(struct writer *w, const struct operand *in, struct operand *out);
 
 static const char *type_name(enum rlx_dtype dt)
 {
@@ -101,29 +113,89 @@ static void take_magic(struct rlx_k_vk_ew *a)
 	}
 }
 
-enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES };
-
-/* Element i of input @k, which is walked so. */
-static struct operand load(struct writer *w, uint32_t k, enum walk walk)
+static enum walk walk_of(const struct rlx_k_vk_ew *a, const int64_t *stride,
+			 const int64_t *dense)
 {
-	enum rlx_dtype dt = rlx_lower_in(w->lo, k)->dtype;
-	uint32_t arg[2], which = spv_constant(&w->m, SPV_U32, k);
+	const int last = a->rank - 1;
+	bool along = true, one = true, whole = a->dim[last] % 4 == 0;
+	int d;
+
+	for (d = 0; d <= last; d++) {
+		along = along && stride[d] == dense[d];
+		one = one && !stride[d];
+		whole = whole && (d == last || stride[last] == 0 || stride[d] % 4 == 0);
+	}
+	return one ? WALK_ONE : along ? WALK_ALONG :
+	       whole && stride[last] == 1 ? WALK_QUADS :
+	       whole && stride[last] == 0 ? WALK_SAME : WALK_STRIDES;
+}
+
+/* @shape is the result's; dimensions that all operands walk as one are merged. */
+static void take_operands(struct writer *w, const struct rlx_type *shape)
+{
+	struct rlx_lower *lo = w->lo;
+	struct rlx_k_vk_ew *a = w->a;
+	int64_t stride[RLX_VK_EW_IN + 1][RLX_K_DIMS];
+	uint32_t n = lo->st->n_in, k;
+
+	a->n = rlx_type_count(shape);
+	memcpy(a->dim, shape->dim, sizeof(a->dim));
+	for (k = 0; k < n; k++)
+		shape_broadcast(rlx_lower_in(lo, k), shape, stride[k]);
+	shape_dense(shape, stride[n]);
+	a->rank = rlx_k_collapse((int)shape->rank, a->dim, (int)n + 1, stride);
+	for (k = 0; k < n; k++) {
+		memcpy(&a->stride[k * RLX_K_DIMS], stride[k], (size_t)a->rank * sizeof(int64_t));
+		w->walk[k] = walk_of(a, stride[k], stride[n]);
+		if (w->walk[k] == WALK_ALONG || w->walk[k] == WALK_QUADS)
+			w->wide |= 1u << k;
+		rlx_lower_ref_in(lo, &a->in[k], k, 0);
+	}
+	take_magic(a);
+	for (k = 0; k < lo->st->n_out; k++) {
+		w->wide |= 1u << (16 + k);
+		rlx_lower_ref_out(lo, &a->out[k], k, 0);
+	}
+}
+
+static uint32_t number(struct writer *w, uint32_t n)
+{
+	return spv_constant(&w->m, SPV_U32, n);
+}
+
+/* The function of @prefix for the dtype, of input @k's address and index @i */
+static uint32_t reach(struct writer *w, const char *prefix, enum rlx_dtype dt, uint32_t k,
+		      uint32_t i)
+{
+	uint32_t arg[2] = { number(w, k), i };
 	char name[32];
 
-	arg[0] = which;
-	arg[1] = w->i;
-	if (walk == WALK_STRIDES)
-		arg[1] = call(w, "ew_at", arg, 2);
-	else if (walk == WALK_ONE)
-		arg[1] = spv_constant(&w->m, SPV_I64, 0);
-	arg[0] = call(w, "ew_in", &which, 1);
-	snprintf(name, sizeof(name), "ew_load_%s", type_name(dt));
-	return (struct operand){ call(w, name, arg, 2), dt };
+	arg[0] = call(w, "ew_in", arg, 1);
+	snprintf(name, sizeof(name), "%s_%s", prefix, type_name(dt));
+	return call(w, name, arg, 2);
+}
+
+static uint32_t at(struct writer *w, uint32_t k, uint32_t i)
+{
+	const uint32_t arg[2] = { number(w, k), i };
+
+	return call(w, "ew_at", arg, 2);
+}
+
+/* What input @k has for element @i of the result */
+static struct operand load(struct writer *w, uint32_t k, uint32_t i)
+{
+	const enum rlx_dtype dt = rlx_lower_in(w->lo, k)->dtype;
+	const enum walk walk = w->walk[k];
+
+	i = walk == WALK_ONE ? spv_constant(&w->m, SPV_I64, 0) :
+	    walk == WALK_ALONG ? i : at(w, k, i);
+	return (struct operand){ reach(w, "ew_load", dt, k, i), dt };
 }
 
 static void store(struct writer *w, uint32_t k, struct operand v)
 {
-	uint32_t which = spv_constant(&w->m, SPV_U32, k), arg[3];
+	uint32_t which = number(w, k), arg[3];
 	char name[32];
 
 	arg[0] = call(w, "ew_out", &which, 1);
@@ -133,33 +205,42 @@ static void store(struct writer *w, uint32_t k, struct operand v)
 	call(w, name, arg, 3);
 }
 
-/* @shape is the result's; dimensions that all operands walk as one are merged. */
-static void load_all(struct writer *w, const struct rlx_type *shape, struct operand *in)
+/* The same for four elements from @i on: of element e @in[e * RLX_VK_EW_IN]. */
+static void load_quad(struct writer *w, uint32_t k, uint32_t i, struct operand *in)
 {
-	struct rlx_lower *lo = w->lo;
-	struct rlx_k_vk_ew *a = w->a;
-	int64_t stride[RLX_VK_EW_IN + 1][RLX_K_DIMS];
-	uint32_t n = lo->st->n_in, k;
-	int d;
+	const enum rlx_dtype dt = rlx_lower_in(w->lo, k)->dtype;
+	const enum walk walk = w->walk[k];
+	uint32_t quad = 0, arg[2], e;
+	struct operand v = { 0, dt };
+	char part[16];
 
-	a->n = rlx_type_count(shape);
-	memcpy(a->dim, shape->dim, sizeof(a->dim));
-	for (k = 0; k < n; k++)
-		shape_broadcast(rlx_lower_in(lo, k), shape, stride[k]);
-	shape_dense(shape, stride[n]);
-	a->rank = rlx_k_collapse((int)shape->rank, a->dim, (int)n + 1, stride);
-	for (k = 0; k < n; k++) {
-		bool along = true, one = true;
-
-		for (d = 0; d < a->rank; d++) {
-			along = along && stride[k][d] == stride[n][d];
-			one = one && !stride[k][d];
-			a->stride[k * RLX_K_DIMS + d] = stride[k][d];
-		}
-		in[k] = load(w, k, one ? WALK_ONE : along ? WALK_ALONG : WALK_STRIDES);
-		rlx_lower_ref_in(lo, &a->in[k], k, 0);
+	if (walk == WALK_ALONG || walk == WALK_QUADS)
+		quad = reach(w, "ew_quad", dt, k, walk == WALK_ALONG ? i : at(w, k, i));
+	else if (walk != WALK_STRIDES)
+		v = load(w, k, i);
+	snprintf(part, sizeof(part), "ew_part_%c", class_of(dt));
+	for (e = 0; e < 4; e++) {
+		arg[0] = quad ? quad : i;
+		arg[1] = number(w, e);
+		if (quad)
+			v.id = call(w, part, arg, 2);
+		else if (walk == WALK_STRIDES)
+			v = load(w, k, call(w, "ew_next", arg, 2));
+		in[e * RLX_VK_EW_IN] = v;
 	}
-	take_magic(a);
+}
+
+static void store_quad(struct writer *w, uint32_t k, uint32_t i, const struct operand *out)
+{
+	uint32_t which = number(w, k), arg[6], e;
+	char name[32];
+
+	arg[0] = call(w, "ew_out", &which, 1);
+	arg[1] = i;
+	for (e = 0; e < 4; e++)
+		arg[2 + e] = out[e * RLX_VK_EW_OUT].id;
+	snprintf(name, sizeof(name), "ew_put_%s", type_name(out->type));
+	call(w, name, arg, 6);
 }
 
 /* ---- ops ---- */
@@ -221,58 +302,116 @@ static bool supports_all(const struct rlx_lower *lo)
 	return lo->st->n_in <= RLX_VK_EW_IN && lo->st->n_out <= RLX_VK_EW_OUT;
 }
 
-static enum rlx_status begin(struct writer *w, struct rlx_lower *lo)
+static void put_elements(struct writer *w, put_fn *put)
 {
-	*w = (struct writer){ .lo = lo, .ok = true };
-	if (!supports_all(lo))
-		return rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
-	if (!read_library() || !spv_begin(&w->m, &library)) {
-		spv_end(&w->m);
-		return rlx_lower_out_of_memory(lo);
-	}
-	w->i = spv_parameter(&library, spv_find(&library, "ew_one"));
-	w->a = rlx_lower_args(lo, sizeof(*w->a));
-	return RLX_OK;
+	struct operand in[RLX_VK_EW_IN], out[RLX_VK_EW_OUT] = { { 0 } };
+	uint32_t k;
+
+	w->i = spv_stub(&w->m, "ew_one");
+	for (k = 0; k < w->lo->st->n_in; k++)
+		in[k] = load(w, k, w->i);
+	put(w, in, out);
+	for (k = 0; k < w->lo->st->n_out && w->ok; k++)
+		store(w, k, out[k]);
 }
 
-static enum rlx_status finish(struct writer *w)
+static void put_block(struct writer *w, put_fn *put)
 {
-	struct rlx_lower *lo = w->lo;
+	struct operand in[MOST_QUADS * 4][RLX_VK_EW_IN];
+	struct operand out[MOST_QUADS * 4][RLX_VK_EW_OUT] = { { { 0 } } };
+	uint32_t at[MOST_QUADS], arg[2], q, k;
+
+	arg[0] = spv_stub(&w->m, "ew_block");
+	for (q = 0; q < w->quads; q++) {
+		arg[1] = number(w, q);
+		at[q] = call(w, "ew_quad_at", arg, 2);
+		for (k = 0; k < w->lo->st->n_in; k++)
+			load_quad(w, k, at[q], &in[q * 4][k]);
+	}
+	for (k = 0; k < w->quads * 4 && w->ok; k++)
+		put(w, in[k], out[k]);
+	for (q = 0; q < w->quads; q++)
+		for (k = 0; k < w->lo->st->n_out && w->ok; k++)
+			store_quad(w, k, at[q], &out[q * 4][k]);
+}
+
+/*
+ * Quads for a thread of a GPU: two where none has 16 bytes. Drivers for processors make vectors
+ * of their own, and take longer to compile.
+ */
+static uint32_t quads_of(const struct writer *w)
+{
+	const struct vk_device *d = vk_device_of(w->lo->code);
+	size_t most = 0, size;
+	uint32_t k;
+
+	if (!d->discrete && d->is->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU)
+		return 0;
+	for (k = 0; k < w->lo->st->n_in; k++) {
+		size = rlx_dtype_size(rlx_lower_in(w->lo, k)->dtype);
+		most = w->wide >> k & 1 && size > most ? size : most;
+	}
+	return most < 4 ? MOST_QUADS : 1;
+}
+
+static enum rlx_status launch(struct writer *w)
+{
+	const uint32_t threads = w->quads ? 128 : 64, block = w->quads * 4 * threads;
+	const uint64_t n = (uint64_t)w->a->n, rest = block ? n % block : n;
 	struct vk_kernel k = text;
-	uint32_t *code = NULL, out;
+	uint32_t *code = NULL;
 	enum rlx_status st;
 
-	for (out = 0; out < lo->st->n_out; out++)
-		rlx_lower_ref_out(lo, &w->a->out[out], out, 0);
-	if (!w->ok || w->m.missing)
-		st = rlx_lower_unsupported(lo, "no function for it, as of 64-bit floats");
-	else if (!w->m.ok || !spv_write(&w->m, "ew_one", &code, &k.words))
-		st = rlx_lower_out_of_memory(lo);
-	else {
-		k.code = code;
-		k.name = lo->st->def->name;
-		k.spec[0] = THREADS;
-		k.spec[1] = (uint32_t)w->a->rank;
-		k.spec[2] = w->a->n < (int64_t)1 << 31;
-		k.n_spec = 3;
-		k.turns = w->turns + (k.spec[2] ? 0 : (double)lo->st->n_in * (w->a->rank + 1));
-		st = vk_call_kernel(lo, &k, (uint64_t)(w->a->n + THREADS - 1) / THREADS);
-	}
+	if (!spv_write(&w->m, &code, &k.words))
+		return rlx_lower_out_of_memory(w->lo);
+	k.code = code;
+	k.name = w->lo->st->def->name;
+	k.spec[0] = threads;
+	k.spec[1] = (uint32_t)w->a->rank;
+	k.spec[2] = n < (uint64_t)1 << 31;
+	k.spec[3] = w->quads;
+	k.spec[4] = w->wide;
+	k.n_spec = 5;
+	k.turns = w->turns + (k.spec[2] ? 0 : (double)w->lo->st->n_in * (w->a->rank + 1));
+	st = vk_call_kernel(w->lo, &k, (block ? n / block : 0) + (rest + threads - 1) / threads);
 	rlx_free(code);
-	spv_end(&w->m);
 	return st;
+}
+
+static enum rlx_status lower(struct rlx_lower *lo, put_fn *put)
+{
+	struct writer w = { .lo = lo, .ok = true };
+	enum rlx_status st;
+
+	if (!supports_all(lo))
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
+	if (!read_library() || !spv_begin(&w.m, &library)) {
+		spv_end(&w.m);
+		return rlx_lower_out_of_memory(lo);
+	}
+	w.a = rlx_lower_args(lo, sizeof(*w.a));
+	take_operands(&w, rlx_lower_out(lo, 0));
+	w.quads = quads_of(&w);
+	put_elements(&w, put);
+	put_block(&w, put);
+	if (!w.ok || w.m.missing)
+		st = rlx_lower_unsupported(lo, "no function for it, as of 64-bit floats");
+	else
+		st = launch(&w);
+	spv_end(&w.m);
+	return st;
+}
+
+static void put_step(struct writer *w, const struct operand *in, struct operand *out)
+{
+	struct rlx_lower *lo = w->lo;
+
+	out[0] = put_op(w, lo->st->def, rlx_lower_out(lo, 0)->dtype, in, lo->st->n_in);
 }
 
 static enum rlx_status lower_one(struct rlx_lower *lo)
 {
-	struct operand in[RLX_VK_EW_IN];
-	struct writer w;
-
-	if (begin(&w, lo))
-		return lo->status;
-	load_all(&w, rlx_lower_out(lo, 0), in);
-	store(&w, 0, put_op(&w, lo->st->def, rlx_lower_out(lo, 0)->dtype, in, lo->st->n_in));
-	return finish(&w);
+	return lower(lo, put_step);
 }
 
 enum rlx_status vk_lower_cast(struct rlx_lower *lo)
@@ -327,31 +466,33 @@ static struct operand put_node(struct writer *w, const struct rlx_graph *b,
 	return put_op(w, v->def, b->val[v->out].type.dtype, in, v->n_in);
 }
 
+static void put_region(struct writer *w, const struct operand *in, struct operand *out)
+{
+	const struct rlx_op_region *args = w->lo->args;
+	const struct rlx_graph *b = args->body;
+	struct operand value[MOST_VALUES] = { { 0 } };
+	uint32_t n, k;
+
+	for (k = 0; k < w->lo->st->n_in; k++)
+		value[b->io[RLX_IO_INPUT].e[k].v.id] = in[k];
+	for (n = 0; n < b->n_node && w->ok; n++)
+		if (b->node[n].def->index == RLX_OP_constant)
+			value[b->node[n].out] = put_constant(w, &b->node[n]);
+		else if (b->node[n].def->index != RLX_OP_input)
+			value[b->node[n].out] = put_node(w, b, &b->node[n], value);
+	for (k = 0; k < w->lo->st->n_out; k++)
+		out[k] = value[b->io[RLX_IO_OUTPUT].e[k].v.id];
+}
+
 enum rlx_status vk_lower_region(struct rlx_lower *lo)
 {
 	const struct rlx_op_region *args = lo->args;
-	const struct rlx_graph *b = args->body;
-	struct operand value[MOST_VALUES] = { { 0 } }, in[RLX_VK_EW_IN];
-	struct writer w;
-	uint32_t n, k;
 
-	if (b->n_val > MOST_VALUES)
+	if (args->body->n_val > MOST_VALUES)
 		return rlx_lower_unsupported(lo, "the region is too large");
-	if (rlx_lower_joins_parts(b))
+	if (rlx_lower_joins_parts(args->body))
 		return rlx_lower_unsupported(lo, "no kernel joins parts");
-	if (begin(&w, lo))
-		return lo->status;
-	load_all(&w, rlx_lower_out(lo, 0), in);
-	for (k = 0; k < lo->st->n_in; k++)
-		value[b->io[RLX_IO_INPUT].e[k].v.id] = in[k];
-	for (n = 0; n < b->n_node && w.ok; n++)
-		if (b->node[n].def->index == RLX_OP_constant)
-			value[b->node[n].out] = put_constant(&w, &b->node[n]);
-		else if (b->node[n].def->index != RLX_OP_input)
-			value[b->node[n].out] = put_node(&w, b, &b->node[n], value);
-	for (k = 0; k < lo->st->n_out && w.ok; k++)
-		store(&w, k, value[b->io[RLX_IO_OUTPUT].e[k].v.id]);
-	return finish(&w);
+	return lower(lo, put_region);
 }
 
 #define EW(n)								\

@@ -128,11 +128,6 @@ const struct spv_function *spv_find(const struct spv_library *l, const char *nam
 	return NULL;
 }
 
-uint32_t spv_parameter(const struct spv_library *l, const struct spv_function *f)
-{
-	return l->w[f->from + len_of(l->w[f->from]) + 2];
-}
-
 /* ---- writing ---- */
 
 bool spv_begin(struct spv_module *m, const struct spv_library *l)
@@ -148,6 +143,31 @@ void spv_end(struct spv_module *m)
 	rlx_free(m->constant);
 	rlx_free(m->body);
 	rlx_free(m->called);
+}
+
+uint32_t spv_stub(struct spv_module *m, const char *name)
+{
+	const struct spv_function *f = spv_find(m->lib, name);
+
+	m->missing = m->missing || !f;
+	m->ok = m->ok && f && m->n_stub < SPV_MOST_STUBS;
+	if (!m->ok)
+		return 0;
+	m->stub[m->n_stub].f = f;
+	m->stub[m->n_stub].from = m->stub[m->n_stub].end = m->n_body;
+	m->n_stub++;
+	m->called[f - m->lib->f] = true;
+	return m->lib->w[f->from + len_of(m->lib->w[f->from]) + 2];
+}
+
+/* The number of the stub that is @f; n_stub: none is. */
+static uint32_t stub_of(const struct spv_module *m, const struct spv_function *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_stub && m->stub[i].f != f; i++)
+		;
+	return i;
 }
 
 static void put(uint32_t **w, uint32_t *n, uint32_t *cap, bool *ok, const uint32_t *p, uint32_t k)
@@ -176,7 +196,7 @@ uint32_t spv_call(struct spv_module *m, const char *name, const uint32_t *arg, u
 	uint32_t w[4];
 
 	m->missing = m->missing || !f;
-	m->ok = m->ok && f;
+	m->ok = m->ok && f && m->n_stub;
 	if (!m->ok)
 		return 0;
 	m->called[f - m->lib->f] = true;
@@ -186,11 +206,12 @@ uint32_t spv_call(struct spv_module *m, const char *name, const uint32_t *arg, u
 	w[3] = f->id;
 	put(&m->body, &m->n_body, &m->cap_body, &m->ok, w, 4);
 	put(&m->body, &m->n_body, &m->cap_body, &m->ok, arg, n);
+	m->stub[m->n_stub - 1].end = m->n_body;
 	return w[2];
 }
 
 /* Those that are called by what is; a call's own id stands among its function's. */
-static void close_calls(struct spv_module *m, const struct spv_function *stub)
+static void close_calls(struct spv_module *m)
 {
 	const struct spv_library *l = m->lib;
 	bool more = true;
@@ -199,8 +220,8 @@ static void close_calls(struct spv_module *m, const struct spv_function *stub)
 	while (more) {
 		more = false;
 		for (i = 0; i < l->n; i++)
-			for (at = l->f[i].from; m->called[i] && &l->f[i] != stub && at < l->f[i].end;
-			     at += len_of(l->w[at])) {
+			for (at = l->f[i].from; m->called[i] && at < l->f[i].end &&
+			     stub_of(m, &l->f[i]) == m->n_stub; at += len_of(l->w[at])) {
 				int32_t to;
 
 				if (op_of(l->w[at]) != OP_FUNCTION_CALL)
@@ -213,11 +234,11 @@ static void close_calls(struct spv_module *m, const struct spv_function *stub)
 }
 
 /* What stands before functions, without names, and without what is said of those left out */
-static void copy_head(const struct spv_module *m, const struct spv_function *stub,
-		      uint32_t *out, uint32_t *n)
+static void copy_head(const struct spv_module *m, uint32_t *out, uint32_t *n)
 {
 	const struct spv_library *l = m->lib;
 	uint32_t at, op;
+	int32_t of;
 
 	memcpy(out, l->w, HEADER * sizeof(*out));
 	*n = HEADER;
@@ -225,9 +246,8 @@ static void copy_head(const struct spv_module *m, const struct spv_function *stu
 		op = op_of(l->w[at]);
 		if (op == OP_NAME || op == OP_MEMBER_NAME)
 			continue;
-		if (op == OP_DECORATE && l->owner[l->w[at + 1]] >= 0 &&
-		    (!m->called[l->owner[l->w[at + 1]]] ||
-		     &l->f[l->owner[l->w[at + 1]]] == stub))
+		of = op == OP_DECORATE ? l->owner[l->w[at + 1]] : -1;
+		if (of >= 0 && (!m->called[of] || stub_of(m, &l->f[of]) < m->n_stub))
 			continue;
 		memcpy(out + *n, l->w + at, len_of(l->w[at]) * sizeof(*out));
 		*n += len_of(l->w[at]);
@@ -235,10 +255,11 @@ static void copy_head(const struct spv_module *m, const struct spv_function *stu
 }
 
 /* The stub's head, its parameter and label, and the calls */
-static void copy_stub(const struct spv_module *m, const struct spv_function *f, uint32_t *out,
-		      uint32_t *n)
+static void copy_stub(const struct spv_module *m, uint32_t i, uint32_t *out, uint32_t *n)
 {
 	const uint32_t tail[] = { 1 << 16 | OP_RETURN, 1 << 16 | OP_FUNCTION_END };
+	const uint32_t from = m->stub[i].from, words = m->stub[i].end - from;
+	const struct spv_function *f = m->stub[i].f;
 	const struct spv_library *l = m->lib;
 	uint32_t at;
 
@@ -247,39 +268,38 @@ static void copy_stub(const struct spv_module *m, const struct spv_function *f, 
 	at += len_of(l->w[at]);
 	memcpy(out + *n, l->w + f->from, (at - f->from) * sizeof(*out));
 	*n += at - f->from;
-	if (m->n_body)
-		memcpy(out + *n, m->body, m->n_body * sizeof(*out));
-	*n += m->n_body;
+	if (words)
+		memcpy(out + *n, m->body + from, words * sizeof(*out));
+	*n += words;
 	memcpy(out + *n, tail, sizeof(tail));
 	*n += 2;
 }
 
-bool spv_write(struct spv_module *m, const char *stub, uint32_t **out, size_t *words)
+bool spv_write(struct spv_module *m, uint32_t **out, size_t *words)
 {
+	const struct spv_function *entry = spv_find(m->lib, "main");
 	const struct spv_library *l = m->lib;
-	const struct spv_function *s = spv_find(l, stub), *entry = spv_find(l, "main");
 	uint32_t *w = NULL, n, i;
 
-	if (m->ok && s)
+	if (m->ok)
 		w = rlx_malloc((l->words + m->n_constant + m->n_body + 8) * sizeof(*w));
 	if (!w)
 		return false;
 	for (i = 0; !entry && i < l->n; i++)	/* the entry point's name has no parameters */
 		if (!strcmp(l->f[i].name, "main"))
 			entry = &l->f[i];
-	m->called[s - l->f] = true;
 	if (entry)
 		m->called[entry - l->f] = true;
-	close_calls(m, s);
-	copy_head(m, s, w, &n);
+	close_calls(m);
+	copy_head(m, w, &n);
 	if (m->n_constant)
 		memcpy(w + n, m->constant, m->n_constant * sizeof(*w));
 	n += m->n_constant;
 	for (i = 0; i < l->n; i++) {
 		const struct spv_function *f = &l->f[i];
 
-		if (f == s) {
-			copy_stub(m, s, w, &n);
+		if (stub_of(m, f) < m->n_stub) {
+			copy_stub(m, stub_of(m, f), w, &n);
 		} else if (m->called[i]) {
 			memcpy(w + n, l->w + f->from, (f->end - f->from) * sizeof(*w));
 			n += f->end - f->from;

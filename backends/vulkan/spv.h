@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * SPIR-V modules put together from a library's functions: the library's own text, of its
- * functions those that are called, and one that is written anew in the place of a stub.
+ * functions those that are called, and some that are written anew in the place of stubs.
  */
 #ifndef RLX_VK_SPV_H
 #define RLX_VK_SPV_H
@@ -38,8 +38,15 @@ const struct spv_function *spv_find(const struct spv_library *l, const char *nam
  * A module being written. After a failure ok is false, and calls do nothing; missing: because
  * the library has not what was called, and not for want of memory.
  */
+enum { SPV_MOST_STUBS = 2 };
+
 struct spv_module {
 	const struct spv_library *lib;
+	struct {
+		const struct spv_function *f;
+		uint32_t	from, end;	/* of the body */
+	} stub[SPV_MOST_STUBS];
+	uint32_t	 n_stub;
 	uint32_t	*constant, *body;
 	uint32_t	 n_constant, cap_constant, n_body, cap_body;
 	uint32_t	 bound;
@@ -49,15 +56,12 @@ struct spv_module {
 
 bool spv_begin(struct spv_module *m, const struct spv_library *l);
 void spv_end(struct spv_module *m);
+/* The calls that follow are this function's body. The id of its parameter */
+uint32_t spv_stub(struct spv_module *m, const char *name);
 /* New ids: a constant's, and a call's result (0 of a void one). */
 uint32_t spv_constant(struct spv_module *m, enum spv_type type, uint64_t bits);
 uint32_t spv_call(struct spv_module *m, const char *name, const uint32_t *arg, uint32_t n);
-/*
- * The whole, with @stub's body replaced by the calls so far. Ownership: rlx_free(*@out).
- * False: no memory.
- */
-bool spv_write(struct spv_module *m, const char *stub, uint32_t **out, size_t *words);
-/* The parameter of a function that takes one. */
-uint32_t spv_parameter(const struct spv_library *l, const struct spv_function *f);
+/* The whole. Ownership: rlx_free(*@out). False: no memory. */
+bool spv_write(struct spv_module *m, uint32_t **out, size_t *words);
 
 #endif

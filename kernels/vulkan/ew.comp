@@ -2,7 +2,8 @@
 /*
  * Pointwise code: a function for each row of elementwise.def, each cast, load and store. The
  * backend (backends/vulkan/pointwise.c) puts a module for each step together from those that
- * it calls, and writes ew_one(), which is the step: element @i of the result.
+ * it calls, and writes ew_one(), which is the step: element @i of the result. On GPUs it writes
+ * ew_block() as well: QUADS times four elements from @i on, which are THREADS quads apart.
  */
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -14,6 +15,9 @@
 layout(constant_id = 1) const uint RANK = 1;
 /* Fewer than 2^31 elements: 32 bits do for indices, and no division is needed. */
 layout(constant_id = 2) const bool SMALL = true;
+layout(constant_id = 3) const uint QUADS = 0;
+/* Whose elements are loaded and stored by four: bits of inputs, from 16 on of outputs */
+layout(constant_id = 4) const uint WIDE = 0;
 
 /* ---- what the rows are written in ---- */
 
@@ -252,6 +256,85 @@ MEMORY(u8, int64_t, 1, U8_OF(u8_p(AT(p, i, 1)).v), u8_p(AT(p, i, 1)).v = uint8_t
 MEMORY(bool, int64_t, 1, widen(u8_p(AT(p, i, 1)).v != uint8_t(0) ? 1u : 0u),
        u8_p(AT(p, i, 1)).v = uint8_t(x != 0))
 
+/* The same of four from an aligned address on, and what they are in the code */
+#define W2(w, f)	f(w.x), f(w.x >> 16), f(w.y), f(w.y >> 16)
+#define W1(w, f)	f(w), f(w >> 8), f(w >> 16), f(w >> 24)
+#define QUAD(t, class, class4, load, a, n, b, m)					\
+	class4 ew_quad_##t(const in uint64_t p, const in int64_t i)			\
+	{										\
+		load;									\
+		return class4(a);							\
+	}										\
+	void ew_put_##t(const in uint64_t p, const in int64_t i, const in class x0,	\
+			const in class x1, const in class x2, const in class x3)	\
+	{										\
+		n(AT(p, i, m)).v = b;							\
+	}
+#define LOAD4	const uvec4 w = u32x4_p(AT(p, i, 4)).v
+#define LOAD2	const uvec2 w = u16x4_p(AT(p, i, 2)).v
+#define LOAD1	const uint w = u32_p(AT(p, i, 1)).v
+#define STORE4	uvec4(uint(x0), uint(x1), uint(x2), uint(x3))
+#define HALF(x)	(uint(x) & 0xffffu)
+#define BYTE(x)	(uint(x) & 0xffu)
+#define STORE2	uvec2(HALF(x0) | HALF(x1) << 16, HALF(x2) | HALF(x3) << 16)
+#define STORE1(f)	f(x0) | f(x1) << 8 | f(x2) << 16 | f(x3) << 24
+#define ALL4(f)	f(w.x), f(w.y), f(w.z), f(w.w)
+#define E4M3_TO(w)	e4m3_to_f32((w) & 0xffu)
+#define E5M2_TO(w)	f16_to_f32((w) << 8 & 0xffffu)
+#define BOOL_OF(w)	widen(((w) & 0xffu) != 0 ? 1u : 0u)
+#define BIT(x)		(x != 0 ? 1u : 0u)
+QUAD(i32, int64_t, i64vec4, LOAD4, ALL4(I32_OF), u32x4_p, STORE4, 4)
+QUAD(u32, int64_t, i64vec4, LOAD4, ALL4(U32_OF), u32x4_p, STORE4, 4)
+QUAD(i16, int64_t, i64vec4, LOAD2, W2(w, I16_OF), u16x4_p, STORE2, 2)
+QUAD(u16, int64_t, i64vec4, LOAD2, W2(w, U16_OF), u16x4_p, STORE2, 2)
+QUAD(i8, int64_t, i64vec4, LOAD1, W1(w, I8_OF), u32_p, STORE1(BYTE), 1)
+QUAD(u8, int64_t, i64vec4, LOAD1, W1(w, U8_OF), u32_p, STORE1(BYTE), 1)
+QUAD(bool, int64_t, i64vec4, LOAD1, W1(w, BOOL_OF), u32_p, STORE1(BIT), 1)
+QUAD(f8e4m3, float, vec4, LOAD1, W1(w, E4M3_TO), u32_p, STORE1(f32_to_e4m3), 1)
+QUAD(f8e5m2, float, vec4, LOAD1, W1(w, E5M2_TO), u32_p, STORE1(f32_to_e5m2), 1)
+
+#define QUAD_REAL(t, type)								\
+	vec4 ew_quad_##t(const in uint64_t p, const in int64_t i)			\
+	{										\
+		return load_real4(type, p, uint64_t(i));				\
+	}										\
+	void ew_put_##t(const in uint64_t p, const in int64_t i, const in float x0,	\
+			const in float x1, const in float x2, const in float x3)	\
+	{										\
+		store_real4(type, p, uint64_t(i), vec4(x0, x1, x2, x3));		\
+	}
+QUAD_REAL(f32, F32)
+QUAD_REAL(f16, F16)
+QUAD_REAL(bf16, BF16)
+
+#define QUAD_LONG(t, class, class4, of, words)						\
+	class4 ew_quad_##t(const in uint64_t p, const in int64_t i)			\
+	{										\
+		const uvec4 a = u32x4_p(AT(p, i, 8)).v, b = u32x4_p(AT(p, i, 8) + 16).v;	\
+											\
+		return class4(of(a.xy), of(a.zw), of(b.xy), of(b.zw));			\
+	}										\
+	void ew_put_##t(const in uint64_t p, const in int64_t i, const in class x0,	\
+			const in class x1, const in class x2, const in class x3)	\
+	{										\
+		u32x4_p(AT(p, i, 8)).v = uvec4(words(x0), words(x1));			\
+		u32x4_p(AT(p, i, 8) + 16).v = uvec4(words(x2), words(x3));		\
+	}
+#define I64_WORDS(w)	int64_t(packUint2x32(w))
+#define WORDS_OF(x)	unpackUint2x32(uint64_t(x))
+QUAD_LONG(f64, double, dvec4, packDouble2x32, unpackDouble2x32)
+QUAD_LONG(i64, int64_t, i64vec4, I64_WORDS, WORDS_OF)
+QUAD_LONG(u64, uint64_t, u64vec4, packUint2x32, unpackUint2x32)
+
+float ew_part_f(const in vec4 x, const in uint e) { return x[e]; }
+double ew_part_d(const in dvec4 x, const in uint e) { return x[e]; }
+int64_t ew_part_i(const in i64vec4 x, const in uint e) { return x[e]; }
+uint64_t ew_part_u(const in u64vec4 x, const in uint e) { return x[e]; }
+
+/* Where quad @q of a block begins, and element @e of what begins at @i */
+int64_t ew_quad_at(const in int64_t i, const in uint q) { return i + int64_t(q * THREADS * 4); }
+int64_t ew_next(const in int64_t i, const in uint e) { return i + int64_t(e); }
+
 uint64_t ew_in(const in uint k) { return vk_ew_t(push.args).in_[k]; }
 uint64_t ew_out(const in uint k) { return vk_ew_t(push.args).out_[k]; }
 
@@ -303,10 +386,48 @@ void ew_one(const in int64_t i)
 	ew_out(0u);
 }
 
+void ew_block(const in int64_t i)
+{
+	const int64_t n = ew_next(ew_quad_at(i, 0u), 0u);
+	const double d = ew_part_d(ew_quad_f64(0UL, n), 0u);
+	const float f = ew_part_f(ew_quad_f32(0UL, n), 0u);
+	const uint64_t u = ew_part_u(ew_quad_u64(0UL, n), 0u);
+
+	ew_part_i(ew_quad_i64(0UL, n), 0u);
+#define KEEP_QUAD(t, x)	ew_quad_##t(0UL, n); ew_put_##t(0UL, n, x, x, x, x);
+	KEEP_QUAD(f64, d) KEEP_QUAD(f32, f) KEEP_QUAD(f16, f) KEEP_QUAD(bf16, f)
+	KEEP_QUAD(f8e4m3, f) KEEP_QUAD(f8e5m2, f) KEEP_QUAD(i64, n) KEEP_QUAD(i32, n)
+	KEEP_QUAD(i16, n) KEEP_QUAD(i8, n) KEEP_QUAD(u64, u) KEEP_QUAD(u32, n) KEEP_QUAD(u16, n)
+	KEEP_QUAD(u8, n) KEEP_QUAD(bool, n)
+}
+
+/* Do they all begin where such a load may? */
+bool is_aligned()
+{
+	vk_ew_t a = vk_ew_t(push.args);
+	uint64_t bits = 0UL;
+
+	[[unroll]] for (uint k = 0; k < 14; k++)
+		if ((WIDE >> k & 1) != 0)
+			bits |= a.in_[k];
+	[[unroll]] for (uint k = 0; k < 4; k++)
+		if ((WIDE >> (k + 16) & 1) != 0)
+			bits |= a.out_[k];
+	return (uint(bits) & 15u) == 0;
+}
+
+/* Blocks by groups from the first on; what they leave by elements, from the last group on */
 void main()
 {
-	const int64_t n = vk_ew_t(push.args).n;
+	const int64_t n = vk_ew_t(push.args).n, block = int64_t(QUADS * THREADS * 4);
+	int64_t whole = 0;
 
-	for (int64_t i = int64_t(LANE); i < n; i += int64_t(LANES))
+	if (QUADS > 0 && is_aligned()) {
+		whole = n / block;
+		for (int64_t b = int64_t(GROUP); b < whole; b += int64_t(GROUPS))
+			ew_block(b * block + int64_t(THREAD * 4));
+	}
+	for (int64_t i = whole * block + int64_t((GROUPS - 1 - GROUP) * THREADS + THREAD); i < n;
+	     i += int64_t(LANES))
 		ew_one(i);
 }
