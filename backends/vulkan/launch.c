@@ -300,21 +300,60 @@ static void launch_dequantize(const void *args, struct vk_launch *l)
 
 /* ---- rows ---- */
 
+/* What held.glsl has for parameters: rows of @n, of which a thread has @quads at once. */
+static void held(struct vk_launch *l, uint64_t n, uint64_t quads)
+{
+	while (l->n_spec < 6)
+		param(l, 0);
+	param(l, (uint32_t)quads);
+	param(l, n % 4 == 0);
+	param(l, l->spec[0] / l->subgroup);
+}
+
+/* Quads for each of @threads, four at most */
+static uint64_t quads_of(uint64_t n, uint64_t threads)
+{
+	uint64_t quads = 1;
+
+	while (quads < 4 && quads * threads * 4 < n)
+		quads *= 2;
+	return quads;
+}
+
+/*
+ * Rows of a group each: as held.glsl has it. Enough subgroups that a thread has four quads of
+ * its own at most, all of which it keeps, up to 1024 threads, or what the device has.
+ */
+static void hold_rows(struct vk_launch *l, uint64_t n)
+{
+	const uint64_t most = l->most_threads < 1024 ? l->most_threads : 1024;
+	uint64_t threads = l->subgroup;
+
+	while (threads * 16 < n && threads * 2 <= most)
+		threads *= 2;
+	l->spec[0] = (uint32_t)threads;
+	held(l, n, quads_of(n, threads));
+	/* and a row of subgroups, twice in each pass */
+	l->turns = 3 * (loop((double)n, (double)threads * 4) + 2 * loop(l->spec[8], 1));
+}
+
 static void launch_softmax(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_softmax *a = args;
 	bool by_rows = a->inner == 1 && a->n >= (int64_t)l->subgroup;
 
-	begin(l, "softmax", by_rows ? l->subgroup : THREADS);
+	begin(l, "softmax", THREADS);
 	param(l, a->x_type);
 	param(l, a->y_type);
 	param(l, a->log);
 	param(l, by_rows);
-	l->turns = 3 * loop((double)a->n, by_rows ? l->subgroup : 1);
-	if (by_rows)
+	l->turns = 3 * loop((double)a->n, 1);
+	if (by_rows) {
+		hold_rows(l, (uint64_t)a->n);
 		each_group(l, (uint64_t)a->outer);
-	else
+	} else {
 		each_thread(l, (uint64_t)(a->outer * a->inner));
+	}
 }
 
 static void launch_norm(const void *args, struct vk_launch *l)
@@ -327,7 +366,7 @@ static void launch_norm(const void *args, struct vk_launch *l)
 	param(l, a->residual_type);
 	param(l, a->param_type);
 	param(l, a->rms);
-	l->turns = 3 * loop((double)a->n, l->subgroup);
+	hold_rows(l, (uint64_t)a->n);
 	each_group(l, (uint64_t)a->rows);
 }
 
@@ -359,6 +398,8 @@ static void launch_reduce(const void *args, struct vk_launch *l)
 	param(l, (uint32_t)a->rank);
 	param(l, a->axes);
 	param(l, shared);
+	if (shared)
+		held(l, (uint64_t)a->n_red, quads_of((uint64_t)a->n_red, l->subgroup));
 	/* compilers do not unroll what works an offset out: it ends within */
 	l->turns = (a->rank + 1) * loop((double)a->n_red, shared ? l->subgroup : 1) + a->rank;
 	if (shared)

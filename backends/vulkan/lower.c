@@ -112,6 +112,7 @@ static enum rlx_status call_launch(struct rlx_lower *lo, vk_launch_fn *how)
 {
 	const struct vk_physical *is = device_of(lo)->is;
 	struct vk_launch l = { .can = true, .subgroup = is->subgroup,
+			       .most_threads = is->props.limits.maxComputeWorkGroupInvocations,
 			       .units = units_of(is), .coopmat = is->has.coopmat,
 			       .coopmat_bf16 = is->has.coopmat_bf16 };
 	struct vk_kernel k;

@@ -306,6 +306,7 @@ struct vk_launch {
 	/* At most so many turns of loops for each part of the work; unrolled ones are none. */
 	double		 turns;
 	uint32_t	 subgroup;	/* the device's */
+	uint32_t	 most_threads;	/* in a group */
 	uint32_t	 units;		/* a GPU's, or a guess; 0: it is a processor */
 	bool		 coopmat, coopmat_bf16;	/* it has cooperative matrices of f16, bf16 */
 	bool		 can;

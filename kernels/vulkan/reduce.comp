@@ -2,12 +2,12 @@
 /*
  * Reductions over any axes (struct rlx_k_reduce): a subgroup for each result where the last
  * axis is one of them, else a thread. Sums of floats are made of parts of 64 terms, so that
- * their error stays small.
+ * their error stays small. Where the last axis is the only one, floats are loaded by quads.
  */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "lib.glsl"
-#include "rows.glsl"
+#include "held.glsl"
 #include "integers.glsl"
 #include "args.glsl"
 
@@ -44,35 +44,76 @@ uint64_t offset(const in reduce_t a, const in uint64_t i, const in bool reduced)
 	return at;
 }
 
-float reduce_floats(const in reduce_t a, const in uint64_t base)
+float none()
+{
+	return OP == MAX ? -INFINITY : OP == MIN ? INFINITY : OP == PROD ? 1.0 : 0.0;
+}
+
+float join(const in float x, const in float r)
+{
+	return OP == MAX ? max_nan(x, r) : OP == MIN ? min_nan(x, r) : OP == PROD ? r * x : r + x;
+}
+
+vec4 join4(const in vec4 x, const in vec4 r)
+{
+	return vec4(join(x.x, r.x), join(x.y, r.y), join(x.z, r.z), join(x.w, r.w));
+}
+
+/* What the lanes of a subgroup have found out */
+float join_lanes(const in float r)
+{
+	return OP == MAX ? row_max(r) : OP == MIN ? row_min(r) :
+	       OP == PROD ? subgroupMul(r) : subgroupAdd(r);
+}
+
+/* By quads, HELD of which are loaded before any is used */
+float reduce_quads(const in reduce_t a, const in uint64_t base, const in bool wide)
+{
+	const uint64_t n = uint64_t(a.n_red), quads = held_quads(n);
+	vec4 r = vec4(none()), part = r, x[HELD];
+	uint count = 0;
+
+	for (uint64_t q = 0; q < quads; q += HELD) {
+		[[unroll]] for (uint i = 0; i < HELD; i++)
+			x[i] = held_load(TYPE, a.x, base, q + i, n, wide, none());
+		[[unroll]] for (uint i = 0; i < HELD; i++)
+			part = join4(x[i], part);
+		count += HELD;
+		if (count >= 64) {
+			r = join4(part, r);
+			part = vec4(none());
+			count = 0;
+		}
+	}
+	r = join4(part, r);
+	return join(join(r.x, r.y), join(r.z, r.w));
+}
+
+float reduce_elements(const in reduce_t a, const in uint64_t base)
 {
 	const uint64_t n = uint64_t(a.n_red), by = SHARED ? THREADS : 1;
-	float r = OP == MAX ? -INFINITY : OP == MIN ? INFINITY : OP == PROD ? 1.0 : 0.0, part = 0.0;
+	float r = none(), part = r;
 	uint count = 0;
 
 	for (uint64_t j = SHARED ? THREAD : 0; j < n; j += by) {
-		const float x = load_real(TYPE, a.x, base + offset(a, j, true));
-
-		if (OP == MAX) {
-			r = max_nan(x, r);
-		} else if (OP == MIN) {
-			r = min_nan(x, r);
-		} else if (OP == PROD) {
-			r *= x;
-		} else {
-			part += x;
-			if (++count == 64) {
-				r += part;
-				part = 0.0;
-				count = 0;
-			}
+		part = join(load_real(TYPE, a.x, base + offset(a, j, true)), part);
+		if (++count == 64) {
+			r = join(part, r);
+			part = none();
+			count = 0;
 		}
 	}
-	r = OP == SUM || OP == MEAN ? r + part : r;
+	return join(part, r);
+}
+
+float reduce_floats(const in reduce_t a, const in uint64_t base, const in bool wide)
+{
+	const bool by_quads = SHARED && AXES == 1u << (RANK - 1);
+	float r = by_quads ? reduce_quads(a, base, wide) : reduce_elements(a, base);
+
 	if (SHARED)
-		r = OP == MAX ? row_max(r) : OP == MIN ? row_min(r) :
-		    OP == PROD ? subgroupMul(r) : subgroupAdd(r);
-	return OP == MEAN ? r / float(n) : r;
+		r = join_lanes(r);
+	return OP == MEAN ? r / float(a.n_red) : r;
 }
 
 int64_t reduce_ints(const in reduce_t a, const in uint64_t base)
@@ -102,12 +143,13 @@ void main()
 	reduce_t a = reduce_t(push.args);
 	const uint64_t step = SHARED ? GROUPS : LANES;
 	const bool real = TYPE == F32 || TYPE == F16 || TYPE == BF16;
+	const bool wide = held_is_wide(a.x);
 
 	for (uint64_t i = SHARED ? GROUP : LANE; i < uint64_t(a.n_out); i += step) {
 		const uint64_t base = offset(a, i, false);
 
 		if (real) {
-			const float r = reduce_floats(a, base);
+			const float r = reduce_floats(a, base, wide);
 
 			if (!SHARED || THREAD == 0)
 				store_real(TYPE, a.y, i, r);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Rows that a subgroup shares: the group is one, its lanes have every so many-th element, and
- * what they find out is put together in an order of the hardware's that does not change.
+ * Rows that a subgroup shares, or a group of several: lanes have every so many-th element, or
+ * quad of them, and what they find out is put together in an order that does not change.
  */
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
