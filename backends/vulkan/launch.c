@@ -461,28 +461,40 @@ static bool supports_coopmat(const struct rlx_k_gemm *g, const struct vk_launch 
 	       whole_vectors(g->a_step) && whole_vectors(g->b_step) && whole_vectors(g->c_step);
 }
 
+/* What kernels/vulkan/coopmat.glsl asks for: tiles of @rows by @cols, a quarter a subgroup */
+static void coopmat_tiles(struct vk_launch *l, uint32_t rows, uint32_t cols, uint32_t type)
+{
+	const uint32_t depth = 32;	/* of slices */
+	int i;
+
+	param(l, rows);
+	param(l, type);
+	param(l, rows / 2 / VK_FRAGMENT);
+	param(l, cols / 2 / VK_FRAGMENT);
+	for (i = 0; i < 3; i++)
+		param(l, VK_FRAGMENT);
+	param(l, cols);
+	param(l, depth);
+}
+
+static uint64_t tiles_of(uint64_t m, uint64_t n, uint64_t rows, uint64_t cols)
+{
+	return (m + rows - 1) / rows * ((n + cols - 1) / cols);
+}
+
 /* Tiles of 128 by 128 where there is one for each unit, else of 64 by 64; four subgroups */
 static void launch_gemm_coopmat(const struct rlx_k_gemm *g, struct vk_launch *l)
 {
-	uint64_t large = (g->m + 127) / 128 * ((g->n + 127) / 128) * rlx_k_gemm_batches(g);
-	uint32_t tile = large >= l->units ? 128 : 64, i;
-	const uint32_t depth = 32;	/* of slices */
+	uint64_t batches = rlx_k_gemm_batches(g);
+	uint32_t tile = tiles_of(g->m, g->n, 128, 128) * batches >= l->units ? 128 : 64;
 
 	begin(l, "gemm_coopmat", 4 * l->subgroup);
 	param(l, g->c_type);
 	param(l, g->trans_a);
 	param(l, g->b_form == RLX_B_COLS);
 	param(l, g->act);
-	param(l, tile);
-	param(l, g->a_type);
-	param(l, tile / 2 / VK_FRAGMENT);
-	param(l, tile / 2 / VK_FRAGMENT);
-	for (i = 0; i < 3; i++)
-		param(l, VK_FRAGMENT);
-	param(l, tile);
-	param(l, depth);
-	each_group(l, (g->m + tile - 1) / tile * ((g->n + tile - 1) / tile) *
-		      rlx_k_gemm_batches(g));
+	coopmat_tiles(l, tile, tile, g->a_type);
+	each_group(l, tiles_of(g->m, g->n, tile, tile) * batches);
 }
 
 enum { GEMM_COLS = 4, GEMM_ROWS = 16, GEMM_DEPTH = 4 };
