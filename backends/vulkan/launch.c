@@ -605,6 +605,55 @@ static bool has_short_dims(const struct rlx_k_conv_nd *a)
 	return true;
 }
 
+/* Enough channels and taps to fill half of a fragment, and counts of 31 bits */
+static bool conv_supports_coopmat(const struct rlx_k_conv_nd *a, const struct vk_launch *l)
+{
+	const double ic = (double)(a->ic / a->groups), taps = (double)(a->k[0] * a->k[1] * a->k[2]);
+	const double image = (double)(a->in[0] * a->in[1]) * (double)a->in[2];
+	const double pixels = (double)(a->out[0] * a->out[1]) * (double)a->out[2];
+	const double most = INT32_MAX / 2;
+
+	return (a->type == RLX_F16 ? l->coopmat : a->type == RLX_BF16 && l->coopmat_bf16) &&
+	       !a->transposed && a->oc / a->groups >= VK_FRAGMENT / 2 &&
+	       ic * taps >= VK_FRAGMENT / 2 && ic * taps <= most && ic * image <= most &&
+	       (double)a->n * pixels <= most;
+}
+
+/* Are the columns of the product the image itself, in rows of whole vectors? */
+static bool conv_is_pointwise(const struct rlx_k_conv_nd *a)
+{
+	size_t i;
+
+	for (i = 0; i < 3; i++)
+		if (a->k[i] != 1 || a->s[i] != 1 || a->p[i] || a->in[i] != a->out[i])
+			return false;
+	return a->in[0] * a->in[1] * a->in[2] % 8 == 0;
+}
+
+/* Tiles no higher than there are channels, and lower ones where not all units have one */
+static void launch_conv_coopmat(const struct rlx_k_conv_nd *a, struct vk_launch *l)
+{
+	uint64_t m = a->oc / a->groups, pixels = a->out[0] * a->out[1] * a->out[2];
+	uint64_t n = a->n * pixels;
+	const uint32_t cols = 64;
+	uint32_t rows = m > 64 ? 128 : 64, wide = 8;
+
+	while (pixels % wide)
+		wide /= 2;
+	if (tiles_of(m, n, rows, cols) * a->groups < l->units)
+		rows = 64;
+	begin(l, "conv_coopmat", 4 * l->subgroup);
+	param(l, a->bias_type);
+	param(l, (uint32_t)a->k[2]);
+	param(l, (uint32_t)a->k[1]);
+	param(l, a->act);
+	coopmat_tiles(l, rows, cols, a->type);
+	param(l, (uint32_t)a->k[0]);
+	param(l, wide);
+	param(l, conv_is_pointwise(a));
+	each_group(l, tiles_of(m, n, rows, cols) * a->groups);
+}
+
 static void launch_conv(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_conv_nd *a = args;
@@ -613,6 +662,10 @@ static void launch_conv(const void *args, struct vk_launch *l)
 
 	if (!has_short_dims(a)) {
 		refuse(l, "no Vulkan kernel convolves so long dimensions");
+		return;
+	}
+	if (conv_supports_coopmat(a, l)) {
+		launch_conv_coopmat(a, l);
 		return;
 	}
 	begin(l, "conv", THREADS);

@@ -245,7 +245,7 @@ void vk_window_put(struct vk_device *d, struct vk_window *w);
 /* ---- pipeline.c ---- */
 
 /* All kernels have the constant VK_HAS_F16: kernels/vulkan/lib.glsl. */
-enum { VK_MOST_SPEC = 16, VK_HAS_F16 = VK_MOST_SPEC };
+enum { VK_MOST_SPEC = 17, VK_HAS_F16 = VK_MOST_SPEC };
 
 /* A kernel as it is compiled: SPIR-V, and its specialization constants from 0 on. */
 struct vk_kernel {

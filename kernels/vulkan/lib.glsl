@@ -42,7 +42,7 @@ const uint F64 = 1, F32 = 2, F16 = 3, BF16 = 4, F8E4M3 = 5, F8E5M2 = 6, I64 = 7,
 /* ---- floats of 16 and 8 bits, by bits: what drivers round and flush differs ---- */
 
 /* The driver was told to convert f16 to nearest even, and to keep what is no normal number. */
-layout(constant_id = 16) const bool HAS_F16 = false;
+layout(constant_id = 17) const bool HAS_F16 = false;
 
 float f16_to_f32(const in uint h)
 {

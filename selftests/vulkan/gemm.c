@@ -144,7 +144,7 @@ static unsigned int count(const uint32_t *w, size_t words, uint32_t op)
 }
 
 /* All of NV's instructions have become KHR's, and what these use is there before them. */
-TEST(rewritten_text)
+static void check_text(const char *name)
 {
 	enum { TYPE = 4456, LOAD, STORE, MUL_ADD, NV = 5358, CONSTANT = 43,
 	       TYPE_FLOAT = 22 };
@@ -152,9 +152,7 @@ TEST(rewritten_text)
 	uint32_t *w, i, uses = 0;
 	size_t n, at;
 
-	CHECK(vk_kernel_find("gemm", &k));
-	CHECK(!vk_coopmat_is(k.code, k.words));
-	CHECK(vk_kernel_find("gemm_coopmat", &k));
+	CHECK(vk_kernel_find(name, &k));
 	CHECK(vk_coopmat_is(k.code, k.words));
 	w = vk_coopmat_text(k.code, k.words, false, &n);
 	CHECK(w && !vk_coopmat_is(w, n));
@@ -177,6 +175,16 @@ TEST(rewritten_text)
 		uses += (w[at] & 0xffff) == TYPE && w[at + 2] == k.code[3] + 3;
 	CHECK_EQ(uses, 2);		/* A and B are of the new type */
 	rlx_free(w);
+}
+
+TEST(rewritten_text)
+{
+	struct vk_kernel k;
+
+	CHECK(vk_kernel_find("gemm", &k));
+	CHECK(!vk_coopmat_is(k.code, k.words));
+	check_text("gemm_coopmat");
+	check_text("conv_coopmat");
 }
 
 TEST_MAIN()
