@@ -266,12 +266,14 @@ boot()
 			words="$words kfence.sample_interval=100" ;;
 	esac
 	words="$words $append"
-	# While Linux counts the bits of addresses it believes for a moment that there are 48, and
-	# KASAN takes all that an interrupt touches then for wild: without la57 there are.
 	# Told that "rep stosb" is fast, kernels clear pages by it, which is emulated byte by
 	# byte: without that they store words, eight in an iteration.
+	cpu=max,-erms
+	# While Linux counts the bits of addresses it believes for a moment that there are 48, and
+	# KASAN takes all that an interrupt touches then for wild: without la57 there are.
+	[ "$kernel" != debug ] || cpu=$cpu,-la57
 	# shellcheck disable=SC2046 # words
-	set -- -accel tcg,thread=multi -cpu max,-erms,-la57 -smp "$cpus,sockets=$nodes" -m "$mem" \
+	set -- -accel tcg,thread=multi -cpu "$cpu" -smp "$cpus,sockets=$nodes" -m "$mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$image" -initrd "$log/initrd" $(nodes)
 	[ -z "$host" ] || set -- "$@" -virtfs \
