@@ -58,11 +58,11 @@ static void look_up(const struct rlx_k_gather *a, int64_t *row, size_t i, size_t
 
 	RLX_K(loader)(RLX_EW_I64, a->idx_type)(row, (const char *)a->idx + i * size, n);
 	for (size_t j = 0; j < n; j++) {
-		const int64_t v = row[j] + (row[j] < 0 ? rows : 0);
-		const int64_t out = -(int64_t)(v < 0 || v >= rows);
+		const uint64_t v = (uint64_t)row[j] + (uint64_t)(row[j] >> 63 & rows);
+		/* by signs: SSE2 has no comparison of 64 bits; sums wrap if v is below 0 alone */
+		const int64_t out = (int64_t)(v | ((uint64_t)rows - 1 - v)) >> 63;
 
-		/* without a branch, for vectors; what is out of range may be anything, and wraps */
-		row[j] = (int64_t)((uint64_t)v + (uint64_t)before) | out;
+		row[j] = (int64_t)(v + (uint64_t)before) | out;
 		wrong |= out;
 	}
 	for (size_t j = 0; wrong && a->bad && j < n && (int64_t)(i + j) < a->live; j++)
