@@ -46,7 +46,6 @@ void read_queue_put_back(struct read_queue *q, struct task *t)
 	if (!c->n++) {
 		c->next = q->shares;
 		q->shares = c;
-		q->n_share++;
 		if (c->tag < q->now)
 			c->tag = q->now;
 	}
@@ -75,13 +74,22 @@ static struct task *first_of(const struct read_share *c, bool only_short)
 	return !l || (s && s->tag <= l->tag) ? s : l;
 }
 
-static void charge(struct read_queue *q, struct task *t)
+/*
+ * @t is read, of @n clients that may be. The others stand still beside them: who reads what
+ * they may not has no less for it, nor have they more when they may.
+ */
+static void charge(struct read_queue *q, struct task *t, unsigned int n, bool only_short)
 {
-	struct read_share *c = t->share;
+	uint64_t each = t->cost / n;
+	struct read_share *c;
 
+	for (c = q->shares; c; c = c->next)
+		if (!first_of(c, only_short))
+			c->tag += each;
+	c = t->share;
 	c->tag += t->cost;
 	c->now += t->cost / c->n;
-	q->now += t->cost / q->n_share;
+	q->now += each;
 	/* Once, however often it is put back. */
 	t->cost = 0;
 }
@@ -90,21 +98,21 @@ struct task *read_queue_take(struct read_queue *q, bool only_short)
 {
 	struct task *first = NULL, *t;
 	struct read_share **p, **at = NULL, *c;
+	unsigned int n = 0;
 
 	for (p = &q->shares; (c = *p); p = &c->next) {
 		t = first_of(c, only_short);
+		n += t != NULL;
 		if (!t || (first && c->tag + t->cost >= first->share->tag + first->cost))
 			continue;
 		first = t;
 		at = p;
 	}
 	c = first->share;
-	charge(q, first);
+	charge(q, first, n, only_short);
 	c->heap[first->size] = without_first(first);
 	q->n[first->size]--;
-	if (!--c->n) {
+	if (!--c->n)
 		*at = c->next;
-		q->n_share--;
-	}
 	return first;
 }

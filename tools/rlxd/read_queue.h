@@ -26,7 +26,7 @@ struct read_share {
 
 struct read_queue {
 	struct read_share *shares;	/* those with tasks */
-	unsigned int	 n_share, n[READ_SIZES];
+	unsigned int	 n[READ_SIZES];
 	uint64_t	 now;		/* likewise for clients; where one that comes begins */
 };
 
