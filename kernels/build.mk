@@ -13,7 +13,8 @@ KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_VNNI := $(wildcard kernels/cpu/*_i8_dot.c)
 KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
-KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
+# What is rounded where is what the code says: products are added unrounded by fma alone.
+KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=off \
 	      -fno-asynchronous-unwind-tables
 # clang says where it does not unroll what it is asked to; the code is right either way.
 KERNEL_OPT += $(if $(findstring clang,$(CC)),-Wno-pass-failed)
@@ -33,16 +34,20 @@ $(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
 # With vectors of 32 bytes they are as fast small (0.95 to 1.03); of 64 they are not (0.65).
 LEVEL_OPT_v3_rnn := -Os
 LEVEL_OPT_v3_rnn_f64 := -Os
-# Its sums are truncated to integers: they are to be the same at every level.
-KERNEL_OPT_resize_wide += -ffp-contract=off
+# As fast by -O2, of which -O3 makes copies.
+LEVEL_OPT_v3_conv_wino := -O2
+LEVEL_OPT_v3_conv_nd := -O2
+# Where bits are to be the same those of base run, so that v3 and v4 need not round as it does.
+$(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
+		linalg_rotate linalg_svd,$(eval LEVEL_OPT_$(l)_$(k) += -ffp-contract=fast)))
 
 # On x86 the portable level is the last resort: small there, not unrolled. What is written in
 # vectors stays as fast; loops that the compiler is to vectorize would take four times as long.
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
-$(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
-		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq \
-		quant rnn rnn_f64,\
+$(foreach k,attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd conv_plan \
+		conv_tile conv_wino gemm_bf16 gemm_blocks gemm_epi gemm_f16 gemm_f32 gemm_f64 \
+		gemm_i8 gemm_wq quant rnn rnn_f64,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3

@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "kernels/cpu/expert_rows.h"
+#include "kernels/simd/vec.h"
 
 rlx_k_fn RLX_K(grouped);
 
 enum { ROWS = 4, COLS = RLX_K_GROUPED_COLS };
 
 /* Up to ROWS rows that chose the matrix at @w, times up to COLS of its columns. */
-#define PRODUCT(T)							\
+#define PRODUCT(T, FMA)							\
 static void rows_##T(const struct rlx_k_grouped *a, const int64_t *row, int rows, \
 		     const T *w, int64_t col, int64_t cols)		\
 {									\
@@ -26,14 +27,14 @@ static void rows_##T(const struct rlx_k_grouped *a, const int64_t *row, int rows
 			b = memcpy(line, w, (size_t)cols * sizeof(T));	\
 		for (r = 0; r < ROWS; r++)				\
 			for (j = 0; j < COLS; j++)			\
-				sum[r][j] += x[r][k] * b[j];		\
+				sum[r][j] = FMA(x[r][k], b[j], sum[r][j]); \
 	}								\
 	for (r = 0; r < rows; r++)					\
 		memcpy((T *)a->y + row[r] * a->n + col, sum[r],	\
 		       (size_t)cols * sizeof(T));			\
 }
-PRODUCT(float)
-PRODUCT(double)
+PRODUCT(float, f_fma)
+PRODUCT(double, d_fma)
 
 static void some_rows(const struct rlx_k_grouped *a, const int64_t *row, int rows, int64_t e,
 		      int64_t col)

@@ -8,7 +8,7 @@
 rlx_k_fn RLX_K(linear_scan);
 
 /* What a walk of one piece of columns is given; in numbers of T. */
-#define SCAN(T)								\
+#define SCAN(T, FMA)							\
 static void scan_##T(const struct rlx_k_linear_scan *s, int64_t at, int64_t line, int64_t n)	\
 {									\
 	const T *a = s->a, *x = s->x, *from = s->initial;		\
@@ -17,18 +17,18 @@ static void scan_##T(const struct rlx_k_linear_scan *s, int64_t at, int64_t line
 									\
 	at += s->reverse ? (s->n - 1) * s->inner : 0;			\
 	for (int64_t i = 0; s->n && i < n; i++)				\
-		y[at + i] = (from ? from[line + i] * a[at + i] : 0) + x[at + i];	\
+		y[at + i] = from ? FMA(from[line + i], a[at + i], x[at + i]) : x[at + i]; \
 	for (int64_t t = 1; t < s->n; t++) {				\
 		const T *restrict past = y + at;			\
 		T *restrict now = y + at + step;			\
 									\
 		at += step;						\
 		for (int64_t i = 0; i < n; i++)				\
-			now[i] = a[at + i] * past[i] + x[at + i];	\
+			now[i] = FMA(a[at + i], past[i], x[at + i]);	\
 	}								\
 }
-SCAN(float)
-SCAN(double)
+SCAN(float, f_fma)
+SCAN(double, d_fma)
 
 void RLX_K(linear_scan)(const void *args, size_t begin, size_t end, void *scratch)
 {

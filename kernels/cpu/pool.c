@@ -4,6 +4,8 @@
 #define PT_LANE		int32_t
 #define PT_ABS(x)	vf_abs(x)
 #define PT_SQRT(x)	vf_sqrt(x)
+#define PT_FMA(a, b, c)	vf_fma(a, b, c)
+#define PT_FNMA(a, b, c)	vf_fnma(a, b, c)
 #define PT_MAX(a, b)	vf_max_nan(a, b)
 #include "kernels/cpu/pool_plain.h"
 #include "kernels/cpu/pool_planes.h"

@@ -6,6 +6,8 @@
 #define PT_LANE		int64_t
 #define PT_ABS(x)	abs_of(x)
 #define PT_SQRT(x)	root_of(x)
+#define PT_FMA(a, b, c)	vd_fma(a, b, c)
+#define PT_FNMA(a, b, c)	vd_fma(-(a), b, c)
 #define PT_MAX(a, b)	max_nan(a, b)
 #include "kernels/simd/vec.h"
 

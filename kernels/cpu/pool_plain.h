@@ -90,14 +90,20 @@ RLX_INLINE void store_upto(PT *y, pv v, const PT *end)
 #ifdef PT_FLOAT
 /*
  * v / c by @by, 1 / c, with the quotient's rounding put right unless that is infinite or NaN:
- * of numbers that are, or of the largest, which a quotient rounded up gives back as more.
+ * of numbers that are, or of the largest, which a quotient rounded up gives back as more. That
+ * takes a product that is not rounded.
  */
 RLX_INLINE pv mean_of(pv v, pv c, pv by)
 {
-	pv q = v * by, rest = v - q * c, y = q + rest * by;
+#ifndef RLX_HAS_FMA
+	(void)by;
+	return v / c;
+#else
+	pv q = v * by, rest = PT_FNMA(q, c, v), y = PT_FMA(rest, by, q);
 	__typeof__(q == q) good = rest - rest == (pv){ 0 };
 
 	return (pv)(((__typeof__(good))y & good) | ((__typeof__(good))q & ~good));
+#endif
 }
 #endif
 

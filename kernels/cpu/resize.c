@@ -33,12 +33,12 @@ static void row_add(float *restrict d, const float *restrict s, float w,
 	size_t i;
 
 	for (i = 0; i + C <= n; i += C) {
-		vf v = wv * vf_loadu(s + i);
+		vf v = vf_loadu(s + i);
 
-		vf_storeu(d + i, first ? v : vf_loadu(d + i) + v);
+		vf_storeu(d + i, first ? wv * v : vf_fma(wv, v, vf_loadu(d + i)));
 	}
 	for (; i < n; i++)
-		d[i] = first ? w * s[i] : d[i] + w * s[i];
+		d[i] = first ? w * s[i] : f_fma(w, s[i], d[i]);
 }
 
 /*
@@ -77,7 +77,7 @@ static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y
 	const float *w = a->weight + 2 * i;
 
 	for (; i < end && at[0] >= 0; i++, at += 2, w += 2)
-		y[i] = w[0] * x[at[0]] + w[1] * x[at[1]];
+		y[i] = f_fma(w[0], x[at[0]], w[1] * x[at[1]]);
 	return i;
 }
 
@@ -122,7 +122,7 @@ static __attribute__((noinline)) void line_some(const struct rlx_k_resize *r, co
 			continue;
 		}
 		for (t = 0; t < a->taps; t++)
-			s += tap_weight(a, i, t) * x[tap_index(a, i, t)];
+			s = f_fma(x[tap_index(a, i, t)], tap_weight(a, i, t), s);
 		y[i] = s;
 	}
 }

@@ -46,8 +46,8 @@ static void neighbours(float *y, const float *x, const float *c, const float *s,
 	for (size_t i = 0; i < half; i++) {
 		float u = x[2 * i], v = x[2 * i + 1];
 
-		y[2 * i] = u * c[i] - v * s[i];
-		y[2 * i + 1] = v * c[i] + u * s[i];
+		y[2 * i] = f_fma(-v, s[i], u * c[i]);
+		y[2 * i + 1] = f_fma(u, s[i], v * c[i]);
 	}
 }
 

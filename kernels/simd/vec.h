@@ -137,6 +137,19 @@ RLX_INLINE vd vd_scale2_halves(vd x, vd n)
 #include "kernels/simd/vec_base.h"
 #endif
 
+/*
+ * Of single numbers, for loops that the compiler is to vectorize: rounded once where vectors are.
+ * Nothing else is contracted, so that each level and compiler rounds where the code says.
+ */
+#if defined(__FMA__) || defined(__aarch64__)
+#define RLX_HAS_FMA	1
+RLX_INLINE float f_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+RLX_INLINE double d_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+RLX_INLINE float f_fma(float a, float b, float c) { return a * b + c; }
+RLX_INLINE double d_fma(double a, double b, double c) { return a * b + c; }
+#endif
+
 RLX_INLINE vf vf_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 RLX_INLINE vf vf_neg(vf x) { return -x; }
 RLX_INLINE vf vf_copysign(vf mag, vf sgn)

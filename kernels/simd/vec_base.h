@@ -3,6 +3,10 @@
 #ifndef RLX_SIMD_VEC_BASE_H
 #define RLX_SIMD_VEC_BASE_H
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
+
 typedef vi vm;		/* all ones or all zeros by lane */
 
 RLX_INLINE vm vm_and(vm a, vm b) { return a & b; }
@@ -60,8 +64,21 @@ RLX_INLINE vf vf_sel(vm m, vf a, vf b)
 	return (vf)vi_sel(m, (vi)a, (vi)b);
 }
 
+#ifdef __aarch64__
+RLX_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+	return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
+RLX_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+	return (vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
+#else
 RLX_INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
-RLX_INLINE vf vf_fnma(vf a, vf b, vf c) { return c - a * b; }
+RLX_INLINE vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+#endif
+RLX_INLINE vf vf_fnma(vf a, vf b, vf c) { return vf_fma(-a, b, c); }
 RLX_INLINE vf vf_min(vf a, vf b) { return vf_sel(a < b, a, b); }
 RLX_INLINE vf vf_max(vf a, vf b) { return vf_sel(a > b, a, b); }
 RLX_INLINE vi vi_min(vi a, vi b) { return vi_sel(a < b, a, b); }
@@ -155,7 +172,6 @@ RLX_INLINE vu16h vf_to_f16(vf x)
 	return __builtin_convertvector((vu)(r | sign), vu16h);
 }
 
-RLX_INLINE vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
 RLX_INLINE vd vd_sel(vl m, vd a, vd b) { return (vd)((m & (vl)a) | (~m & (vl)b)); }
 RLX_INLINE vd vd_min(vd a, vd b) { return vd_sel(a < b, a, b); }
 RLX_INLINE vd vd_max(vd a, vd b) { return vd_sel(a > b, a, b); }
