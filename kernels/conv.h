@@ -49,6 +49,15 @@ static inline size_t rlx_conv_block(enum rlx_isa isa)
  */
 #define RLX_CONV_TERMS		1152
 
+/*
+ * Input channels that one tap takes before the next one: half a block at v4, so that sums go in
+ * one order at v3 and v4.
+ */
+static inline size_t rlx_conv_lanes(size_t block)
+{
+	return block < 8 ? block : 8;
+}
+
 /* Bytes of a blocked f32 buffer; false when that overflows. */
 bool rlx_conv_blocked_size(enum rlx_isa isa, size_t n, size_t channels,
 			   size_t pixels, size_t *bytes);
@@ -111,7 +120,7 @@ struct rlx_k_conv_c {
 	size_t		rows, cols;	/* output pixels of a unit */
 	size_t		nrows, ncols;	/* units down, across */
 	size_t		chunk, nchunk;	/* output block pairs of a unit, units */
-	size_t		kc;		/* (input block, tap)s summed in one pass */
+	size_t		kc;		/* (rlx_conv_lanes() of input, tap)s summed in one pass */
 	size_t		in_rows, in_cols, phases;	/* of the copy */
 };
 
@@ -175,7 +184,7 @@ struct rlx_k_wino_c {
 	size_t		ty, tx;			/* tiles down, across */
 	size_t		block, nblock;		/* tiles of a unit; units */
 	size_t		chunk, nchunk;		/* output block pairs, likewise */
-	size_t		kc;			/* input blocks summed in one pass */
+	size_t		kc;			/* rlx_conv_lanes() of input summed in one pass */
 };
 
 /*

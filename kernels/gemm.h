@@ -8,7 +8,7 @@
  * elements apart. Sums run over K in one fixed order, whatever M, N, the batch
  * or the split over threads: a row's result has the same bits alone and among
  * others. (But more than a few columns, rlx_k_gemm_few_columns(), that lie as rows
- * times M <= RLX_K_GEMM_DOT_M rows sum otherwise than times more rows.)
+ * times M <= RLX_K_GEMM_DOT_M rows sum otherwise than times more rows, but for @strict.)
  *
  * How to use it, here for weights known at load time, on ISA level isa with
  * kernels K = rlx_kernels_get(isa):
@@ -81,6 +81,7 @@ enum rlx_k_b_form {
  * @bias_as_c:	GPU's GEMMs of f16 or bf16, whose C has 16 bits: so have the biases
  * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
  *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
+ * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots()
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -104,7 +105,7 @@ struct rlx_k_gemm {
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
 	const void		*scales;
 	uint8_t			scale_type, compute;
-	bool			tf32, bias_as_c;
+	bool			tf32, bias_as_c, strict;
 };
 
 /**
@@ -189,6 +190,15 @@ static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
 }
 
 /*
+ * Is B, which lies by columns, multiplied along K as it is? If it is read for few rows alone, and
+ * their number may count: packed its sums go the other way.
+ */
+static inline bool rlx_k_gemm_dots(const struct rlx_k_gemm *g)
+{
+	return g->b_form == RLX_B_COLS && !g->strict && g->m <= RLX_K_GEMM_DOT_M;
+}
+
+/*
  * Rows of A a unit covers: few enough that they stay in a second-level cache
  * (half a megabyte of them) and that there is work for many threads, but so
  * many that a panel of B laid out on the way is worth it.
@@ -211,11 +221,11 @@ static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
 
 /*
  * So few columns would leave most of a panel empty, which rows of A do not: the product goes
- * as C^T = B^T A^T, but in tiles.
+ * as C^T = B^T A^T, but in tiles. As many at each level, since sums go another way then.
  */
 static inline bool rlx_k_gemm_is_thin(const struct rlx_k_gemm *g, enum rlx_isa isa)
 {
-	size_t few = rlx_k_gemm_nr(isa) / (g->a_type == RLX_F64 ? 8 : 4);
+	size_t few = g->a_type == RLX_F64 ? 4 : 8;
 
 	return g->n <= few && g->a_type == g->b_type && !g->compute &&
 	       (g->a_type != RLX_BF16 || isa < RLX_ISA_V4_AMX);
@@ -244,7 +254,7 @@ static inline bool rlx_k_gemm_transposes(const struct rlx_k_gemm *g, enum rlx_is
 	if (g->trans_a)
 		return rlx_k_gemm_is_thin(g, isa) && g->m >= 16;
 	return rlx_k_gemm_few_columns(g, isa) &&
-	       (g->b_form != RLX_B_COLS || g->m > RLX_K_GEMM_DOT_M || g->m > g->n);
+	       (!rlx_k_gemm_dots(g) || g->m > g->n);
 }
 
 /* C^T = B^T A^T, but that C and R lie as they are. */

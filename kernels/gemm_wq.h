@@ -30,7 +30,7 @@ static inline size_t rlx_k_gemm_wq_cols(enum rlx_isa isa)
  */
 #define RLX_K_GEMM_WQ_ROWS	24
 #define RLX_K_GEMM_WQ_FEW	12
-#define RLX_K_GEMM_WQ_TERMS	512
+#define RLX_K_GEMM_WQ_TERMS	128
 
 struct rlx_k_gemm_wq {
 	const float	*x;

@@ -102,6 +102,7 @@ struct rlx_k_rnn {
 	struct { uint8_t b, rb, peep, h0, c0; } type;
 	bool		reverse[2];
 	bool		input_forget, linear_before_reset;
+	bool		strict;		/* a row's bits are the same alone in a batch */
 };
 
 static inline size_t rlx_k_rnn_units(const struct rlx_k_rnn *a)

@@ -4,6 +4,7 @@
  * lanes, each tile of keys and values is read once for all queries.
  */
 #include "kernels/cpu/attention.h"
+#include "kernels/simd/wide.h"
 
 #define FEW	8
 
@@ -12,40 +13,37 @@ struct few {
 	float			max[FEW], sum[FEW];
 };
 
-/* s[l] = k[at + l] . q for a vector of keys; past the end the last one's. */
-static vf dots(const struct att_block *t, const struct att_tile *k, size_t at,
-	       const float *q)
+enum { AT_ONCE = RLX_VB < 32 ? 4 : 8 / RLX_WIDE };	/* keys, whose sums fill registers */
+
+/* s[l] = k[at + l] . q for AT_ONCE keys; past the end the last one's. */
+static void dots(const struct att_block *t, const struct att_tile *k, size_t at,
+		 const float *q, float *s)
 {
 	const size_t d = (size_t)t->a->head_dim;
-	const float *p[RLX_VL];
-	vf acc[RLX_VL], s;
+	const float *p[AT_ONCE];
+	vw acc[AT_ONCE], x;
+	size_t i = 0;
 
 	RLX_UNROLL
-	for (size_t l = 0; l < RLX_VL; l++) {
+	for (size_t l = 0; l < AT_ONCE; l++) {
 		p[l] = k->k + (at + l < k->n ? at + l : k->n - 1) * k->ldk;
-		acc[l] = vf_zero();
+		acc[l] = vw_set1(0);
 	}
-	for (size_t i = 0; i + RLX_VL <= d; i += RLX_VL) {
-		const vf x = vf_loadu(q + i);
-
+	for (; i + RLX_WL <= d; i += RLX_WL) {
+		x = vw_loadu(q + i);
 		RLX_UNROLL
-		for (size_t l = 0; l < RLX_VL; l++)
-			acc[l] = vf_fma(vf_loadu(p[l] + i), x, acc[l]);
+		for (size_t l = 0; l < AT_ONCE; l++)
+			acc[l] = vw_fma(vw_loadu(p[l] + i), x, acc[l]);
 	}
-	if (d % RLX_VL) {
-		const size_t i = d / RLX_VL * RLX_VL;
-		const vf x = vf_loadu(q + i);
-
+	if (i < d) {
+		x = vw_loadu(q + i);
 		RLX_UNROLL
-		for (size_t l = 0; l < RLX_VL; l++)
-			acc[l] = vf_fma(vf_loadn(p[l] + i, d - i), x, acc[l]);
+		for (size_t l = 0; l < AT_ONCE; l++)
+			acc[l] = vw_fma(vw_loadn(p[l] + i, d - i), x, acc[l]);
 	}
-	vi_transpose((vi *)acc);
-	s = acc[0];
 	RLX_UNROLL
-	for (size_t l = 1; l < RLX_VL; l++)
-		s += acc[l];
-	return s;
+	for (size_t l = 0; l < AT_ONCE; l += 4)
+		vw_hsum4(acc + l, s + at + l);
 }
 
 /* -inf outside [lo, hi), bias added; the tile's scores of query r */
@@ -76,29 +74,31 @@ static void limit(const struct att_block *t, const struct att_tile *k,
 	for (size_t j = 0; j < k->n; j++)
 		if (k->at + (int64_t)j < lo || k->at + (int64_t)j >= hi)
 			s[j] = -INFINITY;
-	for (size_t j = k->n; j % RLX_VL; j++)
+	for (size_t j = k->n; j % RLX_WL; j++)
 		s[j] = -INFINITY;
 }
 
 /* Scores to weights; returns what the results so far are to be scaled by. */
 static float soften(struct few *f, int64_t r, float *s, size_t n)
 {
-	vf m = vf_set1(f->max[r]), sum = vf_zero();
+	vf m = vf_set1(f->max[r]);
+	vw sum = vw_set1(0);
 	float max, safe, fix;
 
 	for (size_t j = 0; j < n; j += RLX_VL)
 		m = vf_max(vf_loadu(s + j), m);
 	max = vf_hmax(m);
 	safe = max == -INFINITY ? 0 : max;
-	fix = expf(f->max[r] - safe);
+	fix = vf_exp1(f->max[r] - safe);
 	f->max[r] = max;
-	for (size_t j = 0; j < n; j += RLX_VL) {
-		vf x = vf_exp(vf_loadu(s + j) - safe);
+	for (size_t j = 0; j < n; j += RLX_WL)
+		RLX_EACH_WIDE(w) {
+			vf x = vf_exp(vf_loadu(s + j + w * RLX_VL) - safe);
 
-		vf_storeu(s + j, x);
-		sum += x;
-	}
-	f->sum[r] = f->sum[r] * fix + vf_hsum(sum);
+			vf_storeu(s + j + w * RLX_VL, x);
+			sum.v[w] += x;
+		}
+	f->sum[r] = vf_fma(vf_set1(f->sum[r]), vf_set1(fix), vf_set1(vw_hsum(sum)))[0];
 	return fix;
 }
 
@@ -155,7 +155,7 @@ static void finish(const struct few *f, int64_t r, float *o)
 	RLX_K(att_store)(t, r, o);
 	if (t->a->lse)
 		t->a->lse[(t->b * t->a->heads + w.head) * t->a->q_len +
-			  w.query] = f->max[r] + logf(f->sum[r]);
+			  w.query] = f->max[r] + vf_log1(f->sum[r]);
 }
 
 void RLX_K(att_short_kv)(struct att_block *t)
@@ -173,10 +173,8 @@ void RLX_K(att_short_kv)(struct att_block *t)
 		for (int64_t r = 0; r < t->n_rows; r++) {
 			float fix;
 
-			for (size_t j = 0; j < k.n; j += RLX_VL)
-				vf_storeu(t->s + j,
-					  dots(t, &k, j, t->qt +
-					       (size_t)r * t->d));
+			for (size_t j = 0; j < k.n; j += AT_ONCE)
+				dots(t, &k, j, t->qt + (size_t)r * t->d, t->s);
 			limit(t, &k, r, t->s);
 			fix = soften(&f, r, t->s, k.n);
 			values(t->ot + (size_t)r * t->v, t->s, &k, fix,

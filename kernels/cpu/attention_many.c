@@ -307,7 +307,7 @@ static void results(const struct att_block *t, const struct stats *st, int nq)
 		RLX_K(att_store)(t, r, o);
 		if (a->lse)
 			a->lse[(t->b * a->heads + w.head) * a->q_len +
-			       w.query] = max + logf(sum);
+			       w.query] = max + vf_log1(sum);
 	}
 }
 

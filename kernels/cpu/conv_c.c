@@ -7,7 +7,8 @@
  * padding for a row of the output are left out of its sums.
  *
  * Terms come by rows of taps, so that what a row leaves out is at both ends:
- * first those of full input blocks, then those of the last block's lanes.
+ * first those of rlx_conv_lanes() input channels, then those of the channels
+ * that are left. A block has one or two such, in one order at v3 and v4.
  */
 #include <string.h>
 
@@ -22,6 +23,7 @@ rlx_k_fn RLX_K(conv_c_pack);
 struct run {
 	const struct rlx_k_conv_c *a;
 	size_t		icg, icb, taps;		/* per group */
+	size_t		lanes, full, terms;	/* of a term; a tap's with all lanes, and all */
 	size_t		pairs;			/* output block pairs of a group */
 	ptrdiff_t	*offs;
 	float		*copy;
@@ -62,19 +64,20 @@ static void offs_fill(struct run *r)
 	const struct rlx_k_conv_c *a = r->a;
 	size_t plane = a->copy ? a->in_rows * r->row_pitch :
 				 a->ih * a->iw * a->xc;
-	size_t full = r->icg / a->xc, blocks[3] = { 0, full, r->icb }, i, y, b, x;
+	size_t part[3] = { 0, r->full, r->terms }, each = a->xc / r->lanes, i, y, b, x;
 	ptrdiff_t *o = r->offs;
 
 	for (i = 0; i < 2; i++)
 		for (y = 0; y < a->kh; y++)
-			for (b = blocks[i]; b < blocks[i + 1]; b++)
+			for (b = part[i]; b < part[i + 1]; b++)
 				for (x = 0; x < a->kw; x++) {
 					size_t at = x * a->dw;
 
 					if (a->copy)
 						at = x % a->phases * a->in_cols +
 						     at / a->sw;
-					*o++ = (ptrdiff_t)(b * plane + at * a->xc +
+					*o++ = (ptrdiff_t)(b / each * plane + at * a->xc +
+							   b % each * r->lanes +
 							   y * a->dh * r->row_pitch);
 				}
 }
@@ -86,10 +89,13 @@ static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
 	r->a = a;
 	r->icg = a->ic / a->groups;
 	r->icb = (r->icg + a->xc - 1) / a->xc;
+	r->lanes = rlx_conv_lanes(a->xc);
+	r->full = r->icg / r->lanes;
+	r->terms = (r->icg + r->lanes - 1) / r->lanes;
 	r->taps = a->kh * a->kw;
 	r->pairs = ((a->oc / a->groups + C - 1) / C + TILE_K - 1) / TILE_K;
 	r->offs = scratch;
-	bytes = (r->icb * r->taps * sizeof(*r->offs) + 63) / 64 * 64;
+	bytes = (r->terms * r->taps * sizeof(*r->offs) + 63) / 64 * 64;
 	r->copy = (float *)((char *)scratch + bytes);
 	if (a->copy) {
 		r->row_pitch = a->phases * a->in_cols * a->xc;
@@ -211,7 +217,7 @@ static struct terms terms_of(const struct terms *t, size_t from, size_t per, con
 static void row_terms(const struct run *r, struct pair *p, const struct terms *pass, size_t oy)
 {
 	const struct rlx_k_conv_c *a = r->a;
-	size_t full = r->icg / a->xc * a->kw, lanes = a->xc, tail = r->icb * a->kw - full, y[2];
+	size_t full = r->full * a->kw, lanes = r->lanes, tail = r->terms * a->kw - full, y[2];
 	size_t k = (p->k < TILE_K ? p->k : TILE_K) * C;
 	struct terms t;
 
@@ -241,7 +247,7 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p,
 	/* Spread the lines of the next weights over the entries of all tiles. */
 	if (p->ahead)
 		lines = (p->ahead + pass->n * tiles * u->rows - 1) / (pass->n * tiles * u->rows);
-	p->t.ahead = (const char *)(p->w + pass->first * a->xc * p->k * C) + p->ahead * 64;
+	p->t.ahead = (const char *)(p->w + pass->first * r->lanes * p->k * C) + p->ahead * 64;
 	for (row = 0; row < u->rows; row++) {
 		size_t at = ((u->oy + row) * a->ow + u->ox) * C;
 
@@ -273,7 +279,7 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	size_t ocg = a->oc / a->groups, blocks = (ocg + C - 1) / C;
 	size_t first = pair * TILE_K, per_block = C * r->icg * r->taps;
 	size_t plane = a->oh * a->ow * C, at = u->g * blocks + first;
-	size_t full = r->icg / a->xc * r->taps, all = r->icb * r->taps, real;
+	size_t full = r->full * r->taps, all = r->terms * r->taps, real;
 	static const _Alignas(64) float zero[TILE_WIDE_PAIRS * TILE_K * C];
 	_Alignas(64) float bias[TILE_WIDE_PAIRS * TILE_K * C] = { 0 };
 	struct terms pass = { 0 };
@@ -290,13 +296,13 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	p.res = a->res ? a->res + u->n * a->res_n + at * plane : NULL;
 	p.t.bias = bias;
 	p.t.y_k = plane;
-	p.t.tail = r->icg % a->xc;
+	p.t.tail = r->icg % r->lanes;
 	p.w = a->w + at * per_block;
 	for (; pass.first < all; pass.first += pass.n) {
 		pass.n = all - pass.first < a->kc ? all - pass.first : a->kc;
 		p.last = pass.first + pass.n == all;
 		p.t.fuse = p.last ? &r->fuse : &conv_fuse_none;
-		p.ahead = pass.first + pass.n <= full ? pass.n * a->xc * p.k * C / 16 : 0;
+		p.ahead = pass.first + pass.n <= full ? pass.n * r->lanes * p.k * C / 16 : 0;
 		if (p.k > TILE_K || (p.last && pair + 1 == r->pairs))
 			p.ahead = 0;
 		pass_run(r, u, &p, &pass);
@@ -346,7 +352,7 @@ void RLX_K(conv_c_pack)(const void *args, size_t begin, size_t end,
 	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups;
 	size_t blocks = (ocg + C - 1) / C, taps = a->kh * a->kw;
 	size_t pairs = (blocks + TILE_K - 1) / TILE_K;
-	const size_t part[3] = { 0, icg / a->xc * a->xc, icg };
+	const size_t lanes = rlx_conv_lanes(a->xc), part[3] = { 0, icg / lanes * lanes, icg };
 	size_t u, b, t, i, o, y, j;
 
 	(void)scratch;
@@ -359,9 +365,9 @@ void RLX_K(conv_c_pack)(const void *args, size_t begin, size_t end,
 
 		for (j = 0; j < 2; j++)
 			for (y = 0; y < a->kh; y++)
-				for (b = part[j]; b < part[j + 1]; b += a->xc)
+				for (b = part[j]; b < part[j + 1]; b += lanes)
 					for (t = y * a->kw; t < (y + 1) * a->kw; t++)
-						for (i = b; i < b + a->xc && i < icg; i++)
+						for (i = b; i < b + lanes && i < icg; i++)
 							for (o = 0; o < k * C; o++)
 								*d++ = o >= real ? 0 :
 							src[(o * icg + i) * taps + t];

@@ -179,7 +179,7 @@ bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
 	a->nchunk = ceil_div(pairs, a->chunk);
 	a->chunk = ceil_div(pairs, a->nchunk);
 	a->nchunk = ceil_div(pairs, a->chunk);
-	a->kc = pass_steps(icg * a->kh * a->kw, a->xc);
+	a->kc = pass_steps(icg * a->kh * a->kw, rlx_conv_lanes(a->xc));
 	return PRODUCT(&icg, ceil_div(icg, a->xc), a->xc, a->in_rows,
 		       a->phases, a->in_cols, sizeof(float));
 }
@@ -192,7 +192,8 @@ size_t rlx_conv_c_units(const struct rlx_k_conv_c *a)
 size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a)
 {
 	size_t icb = ceil_div(a->ic / a->groups, a->xc);
-	size_t offs = icb * a->kh * a->kw * sizeof(ptrdiff_t);
+	size_t offs = ceil_div(a->ic / a->groups, rlx_conv_lanes(a->xc)) * a->kh * a->kw *
+		      sizeof(ptrdiff_t);
 
 	offs = ceil_div(offs, 64) * 64;
 	if (!a->copy)
@@ -248,7 +249,7 @@ bool rlx_wino_c_init(enum rlx_isa isa, struct rlx_k_wino_c *a)
 	a->nchunk = ceil_div(pairs, a->chunk);
 	a->chunk = ceil_div(pairs, a->nchunk);
 	a->nchunk = ceil_div(pairs, a->chunk);
-	a->kc = pass_steps(a->ic, a->c);
+	a->kc = pass_steps(a->ic, rlx_conv_lanes(a->c));
 	return true;
 }
 
@@ -262,7 +263,7 @@ size_t rlx_wino_c_scratch(const struct rlx_k_wino_c *a)
 	size_t pos = (a->m + 2) * (a->m + 2), icb = ceil_div(a->ic, a->c);
 
 	return pos * (icb + PAIR) * a->block * a->c * sizeof(float) +
-	       icb * sizeof(ptrdiff_t);
+	       ceil_div(a->ic, rlx_conv_lanes(a->c)) * sizeof(ptrdiff_t);
 }
 
 size_t rlx_wino_c_wsize(const struct rlx_k_wino_c *a)

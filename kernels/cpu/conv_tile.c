@@ -85,9 +85,9 @@ RLX_INLINE void tile_blocked(const struct conv_tile *t, const int R,
 			__builtin_prefetch(ahead, 0, 2);
 
 		UNROLL_2
-		for (int c = 0; c < RLX_VL; c++)
+		for (int c = 0; c < TILE_LANES; c++)
 			lane(acc, x + c, w + c * K * RLX_VL, R, K, RLX_VL);
-		w += RLX_VL * K * RLX_VL;
+		w += TILE_LANES * K * RLX_VL;
 	}
 	w = t->tail_w;
 	for (o = t->tail_offs; o < t->tail_offs + t->ntail; o++) {
@@ -145,7 +145,7 @@ RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
 	}
 	for (i = 0; i < t->nfull + t->ntail; i++) {
 		const bool tail = i >= t->nfull;
-		const size_t n = tail ? t->tail : RLX_VL, at = tail ? i - t->nfull : i;
+		const size_t n = tail ? t->tail : TILE_LANES, at = tail ? i - t->nfull : i;
 		const float *x = t->x + (tail ? t->tail_offs : t->offs)[at];
 		const float *w = (tail ? t->tail_w : t->w) + at * n * 2 * RLX_VL;
 

@@ -15,6 +15,8 @@
 #define TILE_R	6
 #endif
 #define TILE_K	2
+/* rlx_conv_lanes() of a block */
+#define TILE_LANES	(RLX_VL < 8 ? RLX_VL : 8)
 
 /*
  * The activations done in registers: v clamped to [lo, hi], or with @gate v,
@@ -50,7 +52,7 @@ RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
 /**
  * struct conv_tile - one call of a tile function
  * @x: where input pixel 0 of the tile is, before an entry of @offs is added
- * @offs: one entry for each (input block, tap): elements from @x
+ * @offs: one entry for each (TILE_LANES input channels, tap): elements from @x
  * @nfull: entries with all lanes
  * @w: for each lane of each entry TILE_K (or 1) vectors, packed
  * @tail_offs, @ntail, @tail_w: likewise the entries with @tail lanes
@@ -82,7 +84,7 @@ typedef void conv_tile_fn(const struct conv_tile *t);
 
 /*
  * Tiles by [blocks - 1][pixels - 1]. In `conv_tiles` input pixels are RLX_VL
- * elements apart and an entry has RLX_VL lanes; in `conv_tiles1` they are
+ * elements apart and an entry has TILE_LANES; in `conv_tiles1` they are
  * neighbours, an entry has one lane, and @fuse has no gate: of those who read
  * plain images there are few, and the gate is a third of a tile's code.
  */

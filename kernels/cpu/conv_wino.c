@@ -32,7 +32,7 @@ rlx_k_fn RLX_K(wino_c_pack);
 struct run {
 	const struct rlx_k_wino_c *a;
 	size_t		side, pos;		/* m + 2, its square */
-	size_t		icb, pairs, tiles;
+	size_t		icb, terms, pairs, tiles;	/* terms: TILE_LANES channels each */
 	ptrdiff_t	*offs;
 	float		*v, *sums;
 	size_t		plane;			/* elements of a plane of v */
@@ -50,18 +50,18 @@ RLX_INLINE void in_line(const vf *d, vf *o, const int s, const int m)
 		o[2 * s] = d[2 * s] - d[s];
 		o[3 * s] = d[s] - d[3 * s];
 	} else {
-		vf e = d[4 * s] - PB2 * d[2 * s];
-		vf f = PA * (d[3 * s] - PB2 * d[s]);
-		vf g = d[4 * s] - PA2 * d[2 * s];
-		vf h = PB * (d[3 * s] - PA2 * d[s]);
+		const vf pa = vf_set1(PA), pb = vf_set1(PB), pa2 = vf_set1(PA2);
+		const vf pb2 = vf_set1(PB2), both = vf_set1(PA2 * PB2);
+		const vf sum = vf_set1(PA2 + PB2);
+		vf e = vf_fnma(pb2, d[2 * s], d[4 * s]), f = vf_fnma(pb2, d[s], d[3 * s]);
+		vf g = vf_fnma(pa2, d[2 * s], d[4 * s]), h = vf_fnma(pa2, d[s], d[3 * s]);
 
-		o[0] = (PA2 * PB2) * d[0] - (PA2 + PB2) * d[2 * s] + d[4 * s];
-		o[5 * s] = (PA2 * PB2) * d[s] - (PA2 + PB2) * d[3 * s] +
-			   d[5 * s];
-		o[s] = e + f;
-		o[2 * s] = e - f;
-		o[3 * s] = g + h;
-		o[4 * s] = g - h;
+		o[0] = vf_fma(both, d[0], vf_fnma(sum, d[2 * s], d[4 * s]));
+		o[5 * s] = vf_fma(both, d[s], vf_fnma(sum, d[3 * s], d[5 * s]));
+		o[s] = vf_fma(pa, f, e);
+		o[2 * s] = vf_fnma(pa, f, e);
+		o[3 * s] = vf_fma(pb, h, g);
+		o[4 * s] = vf_fnma(pb, h, g);
 	}
 }
 
@@ -77,9 +77,10 @@ RLX_INLINE void out_line(const vf *q, const int s, vf *o, const int so,
 		vf g = q[3 * s] + q[4 * s], h = q[3 * s] - q[4 * s];
 
 		o[0] = q[0] + e + g;
-		o[so] = PA * f + PB * h;
-		o[2 * so] = PA2 * e + PB2 * g;
-		o[3 * so] = (PA2 * PA) * f + (PB2 * PB) * h + q[5 * s];
+		o[so] = vf_fma(vf_set1(PA), f, PB * h);
+		o[2 * so] = vf_fma(vf_set1(PA2), e, PB2 * g);
+		o[3 * so] = vf_fma(vf_set1(PA2 * PA), f,
+				   vf_fma(vf_set1(PB2 * PB), h, q[5 * s]));
 	}
 }
 
@@ -232,7 +233,8 @@ static __attribute__((noinline)) void tile_direct(const struct run *r, const str
 
 				UNROLL
 				for (size_t tap = 0; tap < 9; tap++)
-					sum += vf_set1(in[y + tap / 3][c + tap % 3]) * g[tap];
+					sum = vf_fma(vf_set1(in[y + tap / 3][c + tap % 3]), g[tap],
+						     sum);
 				o[y * m + c] = sum;
 			}
 	}
@@ -283,10 +285,10 @@ static void pair_multiply(const struct run *r, size_t pair, size_t k,
 	static const _Alignas(64) float zero[TILE_K * C];
 	const struct rlx_k_wino_c *a = r->a;
 	size_t slab = a->ic * k * C, tiles = conv_tile_count(count), i, p, at, w;
-	size_t full = a->ic / C, b, n;
+	size_t full = a->ic / TILE_LANES, b, n;
 	const float *plane = a->w + pair * TILE_K * C * a->ic * r->pos;
 	struct conv_tile t = {
-		.tail = a->ic % C, .bias = zero, .y_k = count * C,
+		.tail = a->ic % TILE_LANES, .bias = zero, .y_k = count * C,
 		.fuse = &conv_fuse_none,
 	};
 
@@ -303,14 +305,14 @@ static void pair_multiply(const struct run *r, size_t pair, size_t k,
 			t.x = r->v + p * r->plane + at * C;
 			t.y = r->sums + (p * k * count + at) * C;
 			t.res = NULL;
-			for (b = 0; b < r->icb; b += n) {
-				n = r->icb - b < a->kc ? r->icb - b : a->kc;
+			for (b = 0; b < r->terms; b += n) {
+				n = r->terms - b < a->kc ? r->terms - b : a->kc;
 				t.offs = r->offs + b;
-				t.w = plane + b * C * k * C;
+				t.w = plane + b * TILE_LANES * k * C;
 				t.nfull = b + n <= full ? n : full - b;
 				t.ntail = n - t.nfull;
 				t.tail_offs = t.offs + t.nfull;
-				t.tail_w = t.w + t.nfull * C * k * C;
+				t.tail_w = t.w + t.nfull * TILE_LANES * k * C;
 				RLX_K(conv_tiles)[k - 1][w - 1](&t);
 				t.ahead += t.lines * t.nfull * 64;
 				t.res = t.y;
@@ -375,6 +377,7 @@ static void run_init(struct run *r, const struct rlx_k_wino_c *a, float *scratch
 	r->side = a->m + 2;
 	r->pos = r->side * r->side;
 	r->icb = (a->ic + C - 1) / C;
+	r->terms = (a->ic + TILE_LANES - 1) / TILE_LANES;
 	r->pairs = ((a->oc + C - 1) / C + TILE_K - 1) / TILE_K;
 	r->tiles = a->ty * a->tx;
 	r->v = scratch;
@@ -400,8 +403,9 @@ void RLX_K(wino_c)(const void *args, size_t begin, size_t end, void *scratch)
 			tiles[1] = r.tiles - tiles[0];
 		if (block != loaded) {
 			r.plane = r.icb * tiles[1] * C;
-			for (b = 0; b < r.icb; b++)
-				r.offs[b] = (ptrdiff_t)(b * tiles[1] * C);
+			for (b = 0; b < r.terms; b++)
+				r.offs[b] = (ptrdiff_t)(b * TILE_LANES / C * tiles[1] * C +
+							b * TILE_LANES % C);
 			(a->m == 2 ? block_in_2 : block_in_4)(&r, n, tiles);
 		}
 		loaded = block;

@@ -6,7 +6,7 @@
  * rlx/scheme.h's; here the same is said by vectors of bytes.
  */
 #include "kernels/cpu/expert_rows.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/wide.h"
 
 #if RLX_VB > 16		/* base has it in portable C */
 RLX_INLINE float f16_at(const unsigned char *p)
@@ -299,13 +299,26 @@ struct rows {
 
 /* ---- few rows: floats in registers ---- */
 
-/* Two groups at a time, since a block has at least so many: chains of sums for the adders. */
-#define PAIR	(2 * GROUP / RLX_VL)
+/* The group @g times that of @R rows, into their sums. */
+RLX_INLINE void few_step(const struct codes *c, size_t g, const float *const *x, vw *sum,
+			 const int R)
+{
+	RLX_UNROLL
+	for (int v = 0; v < GROUP / RLX_VL; v++) {
+		const vf q = floats(c, g, v);
+
+		RLX_UNROLL
+		for (int r = 0; r < R; r++) {
+			vf *s = &sum[r].v[v % RLX_WIDE];
+
+			*s = vf_fma(q, vf_loadu(x[r] + g * GROUP + v * RLX_VL), *s);
+		}
+	}
+}
 
 RLX_INLINE void few(const struct rows *a, const uint8_t *w, size_t col, const int R)
 {
-	const int chains = PAIR < 4 / R ? PAIR : R > 4 ? 1 : 4 / R;
-	vf sum[RLX_K_BLOCKS_FEW][4] = { { vf_zero() } };
+	vw sum[RLX_K_BLOCKS_FEW] = { { { vf_zero() } } };
 	const float *x[RLX_K_BLOCKS_FEW];
 	struct codes c;
 	size_t k, g, n;
@@ -316,21 +329,14 @@ RLX_INLINE void few(const struct rows *a, const uint8_t *w, size_t col, const in
 		RLX_UNROLL
 		for (int r = 0; r < R; r++)
 			x[r] = a->x[r] + k;
+		/* two at a time, since a block has at least so many */
 		for (g = 0; g < n / GROUP; g += 2) {
-			RLX_UNROLL
-			for (int v = 0; v < PAIR; v++) {
-				vf q = floats(&c, g + (size_t)v / (PAIR / 2), v % (PAIR / 2));
-				size_t at = g * GROUP + (size_t)v * RLX_VL;
-
-				RLX_UNROLL
-				for (int r = 0; r < R; r++)
-					sum[r][v % chains] = vf_fma(q, vf_loadu(x[r] + at),
-								    sum[r][v % chains]);
-			}
+			few_step(&c, g, x, sum, R);
+			few_step(&c, g + 1, x, sum, R);
 		}
 	}
 	for (int r = 0; r < R; r++)
-		a->y[r][col] = vf_hsum((sum[r][0] + sum[r][1]) + (sum[r][2] + sum[r][3]));
+		a->y[r][col] = vw_hsum(sum[r]);
 }
 
 static void few_rows(const struct rows *a, const uint8_t *w, size_t col)
@@ -351,20 +357,27 @@ enum { TILE_ROWS = 4, TILE_COLS = 6 };
 enum { TILE_ROWS = 3, TILE_COLS = 4 };
 #endif
 
-/* Terms @from to @from + @n of @R rows and TILE_COLS columns, by vectors; @sum: [row][COLS] */
-RLX_INLINE void tile(const float *const *rows, size_t from, const float *w, vf *sum, size_t n,
-		     const int R)
+/* Terms @from to @from + @n of some rows and TILE_COLS columns, @w: floats of these. */
+struct terms {
+	const float	*const *rows, *w;
+	size_t		from, n;
+};
+
+/* Those of @R rows by vectors, each the @turn-th of RLX_WIDE; @sum: [row][COLS] */
+RLX_INLINE void tile_turn(const struct terms *t, vw *sum, const int R, size_t turn)
 {
-	vf acc[TILE_ROWS][TILE_COLS];
+	vf acc[TILE_ROWS][TILE_COLS], *s;
 	const float *x[TILE_ROWS];
 
 	RLX_UNROLL
 	for (int r = 0; r < R; r++)
-		x[r] = rows[r] + from;
+		x[r] = t->rows[r] + t->from;
 	RLX_UNROLL
-	for (int i = 0; i < R * TILE_COLS; i++)
-		acc[i / TILE_COLS][i % TILE_COLS] = sum[i / TILE_COLS * COLS + i % TILE_COLS];
-	for (size_t k = 0; k < n; k += RLX_VL) {
+	for (int i = 0; i < R * TILE_COLS; i++) {
+		s = sum[i / TILE_COLS * COLS + i % TILE_COLS].v;
+		acc[i / TILE_COLS][i % TILE_COLS] = s[turn];
+	}
+	for (size_t k = turn * RLX_VL; k < t->n; k += RLX_WL) {
 		vf b[TILE_ROWS];
 
 		RLX_UNROLL
@@ -372,16 +385,25 @@ RLX_INLINE void tile(const float *const *rows, size_t from, const float *w, vf *
 			b[r] = vf_loadu(x[r] + k);
 		RLX_UNROLL
 		for (int j = 0; j < TILE_COLS; j++) {
-			vf q = vf_load(w + j * MOST + k);
+			const vf c = vf_load(t->w + j * MOST + k);
 
 			RLX_UNROLL
 			for (int r = 0; r < R; r++)
-				acc[r][j] = vf_fma(b[r], q, acc[r][j]);
+				acc[r][j] = vf_fma(b[r], c, acc[r][j]);
 		}
 	}
 	RLX_UNROLL
-	for (int i = 0; i < R * TILE_COLS; i++)
-		sum[i / TILE_COLS * COLS + i % TILE_COLS] = acc[i / TILE_COLS][i % TILE_COLS];
+	for (int i = 0; i < R * TILE_COLS; i++) {
+		s = sum[i / TILE_COLS * COLS + i % TILE_COLS].v;
+		s[turn] = acc[i / TILE_COLS][i % TILE_COLS];
+	}
+}
+
+/* A turn for each vector of a sum: what is read is in the nearest cache. */
+RLX_INLINE void tile(const struct terms *t, vw *sum, const int R)
+{
+	for (size_t turn = 0; turn < RLX_WIDE; turn++)
+		tile_turn(t, sum, R, turn);
 }
 
 static void to_floats(const struct codes *c, float *to, size_t n)
@@ -395,7 +417,7 @@ static void to_floats(const struct codes *c, float *to, size_t n)
 static void many_rows(const struct rows *a, const uint8_t *w, size_t col, size_t cols, float *to)
 {
 	size_t line = bytes_of(a->scheme, a->k), k, n, r, j;
-	vf *sum = (vf *)(void *)(to + COLS * MOST);
+	vw *sum = (vw *)(void *)(to + COLS * MOST);
 	struct codes c;
 
 	memset(to, 0, COLS * MOST * sizeof(*to));
@@ -407,15 +429,21 @@ static void many_rows(const struct rows *a, const uint8_t *w, size_t col, size_t
 			to_floats(&c, to + j * MOST, n);
 		}
 		for (j = 0; j < cols; j += TILE_COLS) {
-			for (r = 0; r + TILE_ROWS <= a->m; r += TILE_ROWS)
-				tile(a->x + r, k, to + j * MOST, sum + r * COLS + j, n, TILE_ROWS);
-			for (; r < a->m; r++)
-				tile(a->x + r, k, to + j * MOST, sum + r * COLS + j, n, 1);
+			struct terms t = { .w = to + j * MOST, .from = k, .n = n };
+
+			for (r = 0; r + TILE_ROWS <= a->m; r += TILE_ROWS) {
+				t.rows = a->x + r;
+				tile(&t, sum + r * COLS + j, TILE_ROWS);
+			}
+			for (; r < a->m; r++) {
+				t.rows = a->x + r;
+				tile(&t, sum + r * COLS + j, 1);
+			}
 		}
 	}
 	for (r = 0; r < a->m; r++)
 		for (j = 0; j < cols; j++)
-			a->y[r][col + j] = vf_hsum(sum[r * COLS + j]);
+			a->y[r][col + j] = vw_hsum(sum[r * COLS + j]);
 }
 
 /* Up to COLS of the @n columns at @w, from @col on. */

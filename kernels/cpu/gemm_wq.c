@@ -6,7 +6,7 @@
  * sum of x, times scale.
  */
 #include "kernels/gemm_wq.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/wide.h"
 
 rlx_k_fn RLX_K(gemm_wq);
 
@@ -242,11 +242,10 @@ static void copy_rows(const struct rlx_k_gemm_wq *a, const float *x, float *to, 
 	}
 }
 
-/* Codes are unpacked once for all rows, as many as stay in the first-level cache. */
+/* Codes are unpacked once for all rows: so many floats stay in the first-level cache. */
 static void many_rows(const struct tile *t, const float *copy, size_t rows)
 {
-	enum { TERMS = 128 };
-	float floats[TERMS * C] __attribute__((aligned(sizeof(vf))));
+	float floats[RLX_K_GEMM_WQ_TERMS * C] __attribute__((aligned(sizeof(vf))));
 	const char *p = t->panel;
 	size_t i, k = 0, len;
 	struct terms b;
@@ -254,7 +253,7 @@ static void many_rows(const struct tile *t, const float *copy, size_t rows)
 	for (i = 0; i < t->blocks; i++) {
 		p = begin_block(t, &b, p, i);
 		for (len = b.n; len; len -= b.n) {
-			b.n = len < TERMS ? len : TERMS;
+			b.n = len < RLX_K_GEMM_WQ_TERMS ? len : RLX_K_GEMM_WQ_TERMS;
 			b.sums = t->sums && b.n == len ? t->sums + i : NULL;
 			b.codes = (const char *)floats;
 			unpack(&p, floats, b.n, t->a->bits);
@@ -271,12 +270,12 @@ static void sum_blocks(const struct rlx_k_gemm_wq *a, const float *x, float *sum
 
 	for (r = 0; r < n; r++, x += a->k)
 		for (at = 0; at < a->k; at += len) {
-			vf v = vf_zero();
+			vw v = vw_set1(0);
 
 			len = a->k - at < a->block ? a->k - at : a->block;
-			for (i = 0; i < len; i += C)
-				v += vf_loadn(x + at + i, len - i);
-			*sums++ = vf_hsum(v);
+			for (i = 0; i < len; i += RLX_WL)
+				v = vw_add(v, vw_loadn(x + at + i, len - i));
+			*sums++ = vw_hsum(v);
 		}
 }
 
@@ -300,9 +299,9 @@ static __attribute__((noinline)) vf row_direct(const struct tile *t, const float
 			} else {
 				two_rows(&p, &lo, &hi, bits);
 			}
-			y += vf_set1(*x++) * ((lo - b.zero) * b.scale);
+			y = vf_fma(vf_set1(*x++), (lo - b.zero) * b.scale, y);
 			if (b.n > 1)
-				y += vf_set1(*x++) * ((hi - b.zero) * b.scale);
+				y = vf_fma(vf_set1(*x++), (hi - b.zero) * b.scale, y);
 		}
 	}
 	return y;

@@ -3,7 +3,7 @@
 #ifndef RLX_K_CPU_MOMENTS_H
 #define RLX_K_CPU_MOMENTS_H
 
-#include "kernels/simd/vec.h"
+#include "kernels/simd/wide.h"
 
 /* So many elements are summed in f32 before a double takes them. */
 #define MOMENTS_BLOCK	1024
@@ -11,39 +11,46 @@
 /* Sums of x - mean and of its squares over up to a block. */
 static inline void moments_block(const float *x, float mean, size_t n, double sum[2])
 {
-	vf s0 = vf_zero(), s1 = vf_zero(), q0 = vf_zero(), q1 = vf_zero(), d;
-	const vf m = vf_set1(mean);
+	vw s0 = vw_set1(0), s1 = s0, q0 = s0, q1 = s0, d;
+	const vw m = vw_set1(mean);
 	size_t i = 0;
 
-	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
-		d = vf_loadu(x + i) - m;
-		s0 += d;
-		q0 = vf_fma(d, d, q0);
-		d = vf_loadu(x + i + RLX_VL) - m;
-		s1 += d;
-		q1 = vf_fma(d, d, q1);
+	for (; i + 2 * RLX_WL <= n; i += 2 * RLX_WL) {
+		d = vw_sub(vw_loadu(x + i), m);
+		s0 = vw_add(s0, d);
+		q0 = vw_fma(d, d, q0);
+		d = vw_sub(vw_loadu(x + i + RLX_WL), m);
+		s1 = vw_add(s1, d);
+		q1 = vw_fma(d, d, q1);
 	}
-	for (; i < n; i += RLX_VL) {
-		d = vf_sel(vm_first(n - i), vf_loadn(x + i, n - i) - m, vf_zero());
-		s0 += d;
-		q0 = vf_fma(d, d, q0);
-	}
-	sum[0] += (double)vf_hsum(s0 + s1);
-	sum[1] += (double)vf_hsum(q0 + q1);
+	for (; i < n; i += RLX_WL)
+		RLX_EACH_WIDE(w) {
+			const size_t left = vw_left(n - i, w);
+			vf e;
+
+			if (!left)
+				break;
+			e = vf_sel(vm_first(left), vf_loadn(x + i + w * RLX_VL, left) - m.v[w],
+				   vf_zero());
+			s0.v[w] += e;
+			q0.v[w] = vf_fma(e, e, q0.v[w]);
+		}
+	sum[0] += (double)vw_hsum(vw_add(s0, s1));
+	sum[1] += (double)vw_hsum(vw_add(q0, q1));
 }
 
 static inline float moments_sum(const float *x, size_t n)
 {
-	vf s0 = vf_zero(), s1 = vf_zero();
+	vw s0 = vw_set1(0), s1 = s0;
 	size_t i = 0;
 
-	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
-		s0 += vf_loadu(x + i);
-		s1 += vf_loadu(x + i + RLX_VL);
+	for (; i + 2 * RLX_WL <= n; i += 2 * RLX_WL) {
+		s0 = vw_add(s0, vw_loadu(x + i));
+		s1 = vw_add(s1, vw_loadu(x + i + RLX_WL));
 	}
-	for (; i < n; i += RLX_VL)
-		s0 += vf_loadn(x + i, n - i);
-	return vf_hsum(s0 + s1);
+	for (; i < n; i += RLX_WL)
+		s0 = vw_add(s0, vw_loadn(x + i, n - i));
+	return vw_hsum(vw_add(s0, s1));
 }
 
 /* The mean of x^2. */

@@ -34,26 +34,34 @@ static void add(float *d, const float *x, const float *y, size_t n)
 				 vf_loadn(y + i, n - i), n - i);
 }
 
-/* Whole vectors without masks, and what is left of the row with one. */
+/* What is left of a row is loaded with a mask, whole vectors without. */
+RLX_INLINE vf some(const float *x, size_t left)
+{
+	return left < RLX_VL ? vf_loadn(x, left) : vf_loadu(x);
+}
+
+/* The vector at element @i, @left from the end; what is absent is no factor 1: -0 stays -0. */
+RLX_INLINE vf scaled_at(const float *x, const float *gamma, const float *beta, const vf by[3],
+			size_t i, size_t left)
+{
+	const vf v = vf_fma(some(x + i, left) - by[0], by[1], by[2]);
+
+	if (gamma && beta)
+		return vf_fma(v, some(gamma + i, left), some(beta + i, left));
+	if (gamma)
+		return v * some(gamma + i, left);
+	return beta ? v + some(beta + i, left) : v;
+}
+
 RLX_INLINE void scale_by(float *y, const float *x, const float *gamma, const float *beta,
 			 const vf by[3], size_t n)
 {
-	const vf one = vf_set1(1.0f), zero = vf_zero();
 	size_t i = 0;
-	vf v;
 
-	for (; i + RLX_VL <= n; i += RLX_VL) {
-		v = vf_fma(vf_loadu(x + i) - by[0], by[1], by[2]);
-		v = gamma && beta ? vf_fma(v, vf_loadu(gamma + i), vf_loadu(beta + i)) :
-		    gamma ? v * vf_loadu(gamma + i) : beta ? v + vf_loadu(beta + i) : v;
-		vf_storeu(y + i, v);
-	}
-	if (i == n)
-		return;
-	v = vf_fma(vf_loadn(x + i, n - i) - by[0], by[1], by[2]);
-	v = vf_fma(v, gamma ? vf_loadn(gamma + i, n - i) : one,
-		   beta ? vf_loadn(beta + i, n - i) : zero);
-	vf_storen(y + i, v, n - i);
+	for (; i + RLX_VL <= n; i += RLX_VL)
+		vf_storeu(y + i, scaled_at(x, gamma, beta, by, i, RLX_VL));
+	if (i < n)
+		vf_storen(y + i, scaled_at(x, gamma, beta, by, i, n - i), n - i);
 }
 
 /* (x - mean[0] - mean[1]) * inv * gamma + beta; the two common forms by themselves. */

@@ -59,23 +59,25 @@ RLX_INLINE struct part whole_at(const struct row *r, size_t i, bool gamma, bool 
 /* Sums of d and d xh over elements [@i, @end), up to a block. */
 RLX_INLINE void sum_block(const struct row *r, size_t i, size_t end, bool gamma, double sum[2])
 {
-	vf s = vf_zero(), q = vf_zero();
+	vw s = vw_set1(0), q = s;
 	struct part p;
 
-	for (; i + RLX_VL <= end; i += RLX_VL) {
-		p = whole_at(r, i, gamma, true);
-		s += p.d;
-		q = vf_fma(p.d, p.xh, q);
-	}
-	if (i < end) {
-		const vm in = vm_first(end - i);
+	for (; i + RLX_WL <= end; i += RLX_WL)
+		RLX_EACH_WIDE(w) {
+			p = whole_at(r, i + w * RLX_VL, gamma, true);
+			s.v[w] += p.d;
+			q.v[w] = vf_fma(p.d, p.xh, q.v[w]);
+		}
+	if (i < end)
+		RLX_EACH_WIDE(w) {
+			const size_t n = vw_left(end - i, w);
 
-		p = part_at(r, i, end - i, gamma, true);
-		s += vf_sel(in, p.d, vf_zero());
-		q += vf_sel(in, p.d * p.xh, vf_zero());
-	}
-	sum[0] += (double)vf_hsum(s);
-	sum[1] += (double)vf_hsum(q);
+			p = part_at(r, i + w * RLX_VL, n, gamma, true);
+			s.v[w] += vf_sel(vm_first(n), p.d, vf_zero());
+			q.v[w] = vf_sel(vm_first(n), vf_fma(p.d, p.xh, q.v[w]), q.v[w]);
+		}
+	sum[0] += (double)vw_hsum(s);
+	sum[1] += (double)vw_hsum(q);
 }
 
 /* dx = inv (d - mean[0] - xh mean[1]) */
@@ -88,11 +90,11 @@ RLX_INLINE void write_row(const struct row *r, float *dx, size_t n, bool gamma,
 
 	for (; i + RLX_VL <= n; i += RLX_VL) {
 		p = whole_at(r, i, gamma, false);
-		vf_storeu(dx + i, r->inv * (p.d - m - p.xh * k));
+		vf_storeu(dx + i, r->inv * vf_fnma(p.xh, k, p.d - m));
 	}
 	if (i < n) {
 		p = part_at(r, i, n - i, gamma, false);
-		vf_storen(dx + i, r->inv * (p.d - m - p.xh * k), n - i);
+		vf_storen(dx + i, r->inv * vf_fnma(p.xh, k, p.d - m), n - i);
 	}
 }
 

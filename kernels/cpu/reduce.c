@@ -6,13 +6,13 @@
 #include "kernels/cpu/row_end.h"
 #include "kernels/reduce.h"
 #include "kernels/simd/transpose.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/wide.h"
 
 rlx_k_fn RLX_K(reduce);
 
 #define COLS	RLX_K_REDUCE_COLS
 #define PART	128		/* rows that f32 sums before a double takes them */
-#define RUN	(256 * RLX_VL)	/* of a row, likewise: four vectors side by side */
+#define RUN	(256 * RLX_WL)	/* of a row, likewise: four times RLX_WIDE vectors side by side */
 #define ROWS	4		/* of as many a column takes the elements at once */
 
 /* What an op starts from, and how two values meet. */
@@ -52,21 +52,37 @@ RLX_INLINE vul least_u64(vul a, vul b) { return SEL(vul, (vl)a < (vl)b, a, b); }
 RLX_INLINE vu most_u32(vu a, vu b) { return SEL(vu, (vi)a > (vi)b, a, b); }
 RLX_INLINE vu least_u32(vu a, vu b) { return SEL(vu, (vi)a < (vi)b, a, b); }
 
+RLX_INLINE vf squares_f32(vf a, vf x) { return vf_fma(x, x, a); }
+RLX_INLINE vd squares_f64(vd a, vd x) { return vd_fma(x, x, a); }
+RLX_INLINE vul squares_u64(vul a, vul x) { return a; }	/* nobody has them */
+RLX_INLINE vu squares_u32(vu a, vu x) { return a; }
+
 static const int32_t lane_32[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 static const int64_t lane_64[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
-/* All bits of the lanes of @size bytes that a row of n has left for its last vector. */
-static vl left_lanes(size_t size, size_t n)
+/* The lanes of RLX_WB bytes, which are as many at every level that agrees with others. */
+struct lanes {
+	vl	v[RLX_WIDE];
+};
+
+/* All bits of those of @size bytes that a row of n has left for its last @bytes. */
+static struct lanes left_lanes(size_t size, size_t bytes, size_t n)
 {
-	const size_t all = RLX_VB / size, from = n < all ? 0 : all - n % all;
-	const size_t to = n < all ? n : all;
+	const size_t all = bytes / size, from = n < all ? 0 : all - n % all, to = n < all ? n : all;
+	struct lanes r = { { { 0 } } };
 	vl at;
 
-	if (size == 4)
-		return (vl)((vi_loadu(lane_32) >= (int32_t)from) &
-			    (vi_loadu(lane_32) < (int32_t)to));
-	memcpy(&at, lane_64, sizeof(at));
-	return (vl)((at >= (int64_t)from) & (at < (int64_t)to));
+	for (size_t w = 0; w < bytes / RLX_VB; w++) {
+		if (size == 4) {
+			const vi k = vi_loadu(lane_32 + w * RLX_VL);
+
+			r.v[w] = (vl)((k >= (int32_t)from) & (k < (int32_t)to));
+			continue;
+		}
+		memcpy(&at, lane_64 + w * RLX_VLD, sizeof(at));
+		r.v[w] = (vl)((at >= (int64_t)from) & (at < (int64_t)to));
+	}
+	return r;
 }
 
 #define EACH_KIND(squares, product, fn, ...)				\
@@ -99,13 +115,16 @@ static vl left_lanes(size_t size, size_t n)
  *	cols_T(r, p, n, k)	n elements of each of ROWS rows into a row of results; n is a
  *				vector's or more
  *	rows_T(p, x, rows, n, left, k) the results of each of @rows rows, as many as a vector has
- *				lanes; @left are those that the last vector has left, and a vector
- *				is read at least
+ *				lanes, in the lanes of RLX_WB bytes, of which halves are met until
+ *				one vector has them; @left are those that the last of them have
+ *				left, and so many are read at least
  *	fold_T(p, rows, k)	those of each of @rows rows to one in a lane of the first of them:
  *				of one row, or of as many as there are lanes
  * What stands in the last vector of a row of results is computed first, and stored last.
  */
 #define REDUCER(T, V, REAL, LOWEST, HIGHEST)				\
+enum { WIDE_##T = (REAL) ? RLX_WIDE : 1 };	/* integers add up in any order */ \
+struct wide_##T { V v[WIDE_##T]; };					\
 static T start_##T(enum kind k)						\
 {									\
 	return k == PRODUCT ? 1 : k == LARGEST ? (T)(LOWEST) :		\
@@ -119,7 +138,7 @@ RLX_INLINE V meet_##T(V a, V b, const enum kind k)			\
 }									\
 RLX_INLINE V take_##T(V a, V x, const enum kind k)			\
 {									\
-	return k == SQUARES ? a + x * x : meet_##T(a, x, k);		\
+	return k == SQUARES ? squares_##T(a, x) : meet_##T(a, x, k);	\
 }									\
 RLX_INLINE V four_##T(const T *r, const T *const p[ROWS], size_t i, const enum kind k) \
 {									\
@@ -139,32 +158,65 @@ RLX_INLINE void cols_of_##T(T *r, const T *const *p, size_t n, const enum kind k
 		*(V##_u *)(void *)(r + i) = four_##T(r, q, i, k);	\
 	*(V##_u *)(void *)(r + n - all) = end;				\
 }									\
-RLX_INLINE V row_of_##T(const T *x, size_t n, const V left, const enum kind k) \
+RLX_INLINE struct wide_##T wide_take_##T(struct wide_##T r, const T *x, const enum kind k) \
 {									\
-	const size_t all = RLX_VB / sizeof(T);				\
+	RLX_UNROLL							\
+	for (int w = 0; w < WIDE_##T; w++)				\
+		r.v[w] = take_##T(r.v[w], load_##T(x + (size_t)w * (RLX_VB / sizeof(T))), k); \
+	return r;							\
+}									\
+RLX_INLINE struct wide_##T wide_meet_##T(struct wide_##T a, struct wide_##T b, const enum kind k) \
+{									\
+	RLX_UNROLL							\
+	for (int w = 0; w < WIDE_##T; w++)				\
+		a.v[w] = meet_##T(a.v[w], b.v[w], k);			\
+	return a;							\
+}									\
+RLX_INLINE V row_of_##T(const T *x, size_t n, const struct lanes *left, const enum kind k) \
+{									\
+	const size_t all = WIDE_##T * RLX_VB / sizeof(T);		\
 	const V first = start_##T(k) + (V){ 0 };			\
 	const T *const end = x + (n < all ? 0 : n - all);		\
-	V r = first, a, b, c;						\
+	struct wide_##T r, a, b, c;					\
 									\
+	if (n < all && n <= RLX_VB / sizeof(T))	/* the other vectors have @first */ \
+		return take_##T(first, SEL(V, left->v[0], load_##T(x), first), k); \
+	RLX_UNROLL							\
+	for (int w = 0; w < WIDE_##T; w++)				\
+		r.v[w] = first;						\
 	if (n >= 4 * all) {						\
-		a = b = c = first;					\
+		a = b = c = r;						\
 		for (; n >= 4 * all; n -= 4 * all, x += 4 * all) {	\
-			r = take_##T(r, load_##T(x), k);		\
-			a = take_##T(a, load_##T(x + all), k);		\
-			b = take_##T(b, load_##T(x + 2 * all), k);	\
-			c = take_##T(c, load_##T(x + 3 * all), k);	\
+			r = wide_take_##T(r, x, k);			\
+			a = wide_take_##T(a, x + all, k);		\
+			b = wide_take_##T(b, x + 2 * all, k);		\
+			c = wide_take_##T(c, x + 3 * all, k);		\
 		}							\
-		r = meet_##T(meet_##T(r, a, k), meet_##T(b, c, k), k);	\
+		r = wide_meet_##T(wide_meet_##T(r, a, k), wide_meet_##T(b, c, k), k); \
 	}								\
 	for (; n >= all; n -= all, x += all)				\
-		r = take_##T(r, load_##T(x), k);			\
-	return n ? take_##T(r, SEL(V, left, load_##T(end), first), k) : r; \
+		r = wide_take_##T(r, x, k);				\
+	if (n)								\
+		RLX_UNROLL						\
+		for (int w = 0; w < WIDE_##T; w++) {			\
+			const V t = load_##T(end + (size_t)w * (RLX_VB / sizeof(T))); \
+									\
+			r.v[w] = take_##T(r.v[w], SEL(V, left->v[w], t, first), k); \
+		}							\
+	RLX_UNROLL							\
+	for (int half = WIDE_##T / 2; half; half /= 2)		\
+		RLX_UNROLL						\
+		for (int w = 0; w < half; w++)			\
+			r.v[w] = meet_##T(r.v[w], r.v[w + half], k);	\
+	return r.v[0];							\
 }									\
-RLX_INLINE void rows_of_##T(V *p, const T *x, size_t rows, size_t n, const V left, \
-			    const enum kind k)				\
+RLX_INLINE void rows_of_##T(V *p, const T *x, size_t rows, size_t n, \
+			    const struct lanes *given, const enum kind k) \
 {									\
+	const struct lanes left = *given;	/* which stores do not change */ \
+									\
 	for (; rows--; x += n)						\
-		*p++ = row_of_##T(x, n, left, k);			\
+		*p++ = row_of_##T(x, n, &left, k);			\
 }									\
 RLX_INLINE void fold_of_##T(V *p, size_t w, const enum kind k)		\
 {									\
@@ -185,9 +237,10 @@ static void cols_##T(void *r, const void *const p[ROWS], size_t n, enum kind k) 
 									\
 	EACH_KIND(REAL, REAL || sizeof(T) == 8, cols_of_##T, r, q, n)				\
 }									\
-static void rows_##T(vl *p, const void *x, size_t rows, size_t n, vl left, enum kind k) \
+static void rows_##T(vl *p, const void *x, size_t rows, size_t n, const struct lanes *left, \
+		     enum kind k)					\
 {									\
-	EACH_KIND(REAL, REAL || sizeof(T) == 8, rows_of_##T, (V *)p, x, rows, n, (V)left) \
+	EACH_KIND(REAL, REAL || sizeof(T) == 8, rows_of_##T, (V *)p, x, rows, n, left) \
 }									\
 static void fold_##T(vl *p, size_t rows, enum kind k)			\
 {									\
@@ -200,16 +253,17 @@ REDUCER(u32, vu, false, INT32_MIN, INT32_MAX)
 
 struct class_of {
 	void	(*cols)(void *r, const void *const p[ROWS], size_t n, enum kind k);
-	void	(*rows)(vl *p, const void *x, size_t rows, size_t n, vl left, enum kind k);
+	void	(*rows)(vl *p, const void *x, size_t rows, size_t n, const struct lanes *left,
+			enum kind k);
 	void	(*fold)(vl *p, size_t rows, enum kind k);
-	size_t	lane;	/* bytes */
+	size_t	lane, wide;	/* bytes: of one, and of all that a row is kept in */
 };
 
 static const struct class_of class_of[] = {
-	[RLX_EW_F32] = { cols_f32, rows_f32, fold_f32, 4 },
-	[RLX_EW_F64] = { cols_f64, rows_f64, fold_f64, 8 },
-	[RLX_EW_I64] = { cols_u64, rows_u64, fold_u64, 8 },
-	[RLX_EW_I32] = { cols_u32, rows_u32, fold_u32, 4 },
+	[RLX_EW_F32] = { cols_f32, rows_f32, fold_f32, 4, RLX_WB },
+	[RLX_EW_F64] = { cols_f64, rows_f64, fold_f64, 8, RLX_WB },
+	[RLX_EW_I64] = { cols_u64, rows_u64, fold_u64, 8, RLX_VB },
+	[RLX_EW_I32] = { cols_u32, rows_u32, fold_u32, 4, RLX_VB },
 };
 
 /* u64 ordered as i64 is: the top bit turned over */
@@ -220,26 +274,27 @@ void RLX_K(load_turned)(void *restrict dst, const void *restrict src, size_t n)
 }
 
 /*
- * The results of @rows neighbouring rows of n, of class @c. Rows shorter than a vector are
- * read as one, so that the last of them are put where there is room behind them.
+ * The results of @rows neighbouring rows of n, of class @c. Of rows shorter than RLX_WB bytes as
+ * many are read (or a vector, if that has them), so that the last of them are put where there is
+ * room behind them.
  */
 static void fold_rows(const struct class_of *c, char *to, const char *x, size_t rows, size_t n,
 		      enum kind k)
 {
-	const size_t all = RLX_VB / c->lane;
-	const vl left = left_lanes(c->lane, n);
-	vl p[RLX_VL] = { { 0 } }, pad;
+	const size_t all = RLX_VB / c->lane, read = n <= all ? all : c->wide / c->lane;
+	const struct lanes left = left_lanes(c->lane, c->wide, n);
+	vl p[RLX_VL] = { { 0 } }, pad[RLX_WIDE];
 
 	for (size_t m, far; rows; rows -= m, to += m * c->lane) {
-		const size_t near = n < all ? (all - 1) / n : 0;
+		const size_t near = n < read ? (read - 1) / n : 0;
 
 		m = rows < all ? rows : all;
-		far = rows - m >= near ? m : rows > near ? rows - near : 0;
-		c->rows(p, x, far, n, left, k);
+		far = rows >= m + near ? m : rows > near ? rows - near : 0;
+		c->rows(p, x, far, n, &left, k);
 		x += far * n * c->lane;
 		for (size_t j = far; j < m; j++, x += n * c->lane) {
-			memcpy(&pad, x, n * c->lane);
-			c->rows(p + j, (const void *)&pad, 1, n, left, k);
+			memcpy(pad, x, n * c->lane);
+			c->rows(p + j, (const void *)pad, 1, n, &left, k);
 		}
 		c->fold(p, m, k);
 		memcpy(to, p, m * c->lane);
@@ -479,7 +534,8 @@ static void columns(struct run *r, int64_t out, size_t n)
 	char *const to = r->parts ? r->acc : r->part;
 	size_t k = 1, w;
 
-	while ((int64_t)n == last && 2 * k * n <= COLS && 2 * (int64_t)k <= rows)
+	/* as many of 4 and 8 columns, blocks of channels, as of 16 */
+	while ((int64_t)n == last && 2 * k * (n < 16 ? 16 : n) <= COLS && 2 * (int64_t)k <= rows)
 		k *= 2;
 	w = k * n;
 	if (r->parts)

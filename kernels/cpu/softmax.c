@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/simd/math.h"
+#include "kernels/simd/wide.h"
 #include "kernels/softmax.h"
 
 rlx_k_fn RLX_K(softmax);
@@ -12,28 +13,34 @@ rlx_k_fn RLX_K(softmax);
 #define BLOCK	1024
 #define ROWS	64
 
+RLX_INLINE vw exp_of(vw x, vw m)
+{
+	x = vw_sub(x, m);
+	RLX_EACH_WIDE(w)
+		x.v[w] = vf_exp(x.v[w]);
+	return x;
+}
+
 /* y = exp(x - m) and the sum of it, or only the sum if y is NULL; up to a block */
 static float exp_sum_block(float *y, const float *x, float max, size_t n)
 {
-	const vf m = vf_set1(max);
-	vf s = vf_zero();
+	const vw m = vw_set1(max);
+	vw s = vw_set1(0), e;
 	size_t i = 0;
 
-	for (; i + RLX_VL <= n; i += RLX_VL) {
-		vf e = vf_exp(vf_loadu(x + i) - m);
-
-		s += e;
+	for (; i + RLX_WL <= n; i += RLX_WL) {
+		e = exp_of(vw_loadu(x + i), m);
+		s = vw_add(s, e);
 		if (y)
-			vf_storeu(y + i, e);
+			vw_storeu(y + i, e);
 	}
 	if (i < n) {
-		vf e = vf_exp(vf_loadn(x + i, n - i) - m);
-
-		s += vf_sel(vm_first(n - i), e, vf_zero());
+		e = exp_of(vw_loadn(x + i, n - i), m);
+		s = vw_add(s, vw_first(e, n - i));
 		if (y)
-			vf_storen(y + i, e, n - i);
+			vw_storen(y + i, e, n - i);
 	}
-	return vf_hsum(s);
+	return vw_hsum(s);
 }
 
 static float exp_sum(float *y, const float *x, float max, size_t n)
@@ -83,7 +90,7 @@ static void row(float *y, const float *x, size_t n, bool log)
 
 	if (log) {
 		s = exp_sum(NULL, x, m, n);
-		minus(y, x, m, logf(s), n);
+		minus(y, x, m, vf_log1(s), n);
 	} else {
 		s = exp_sum(y, x, m, n);
 		times(y, 1 / s, n);

@@ -4,20 +4,26 @@
  * says what GD_DOT, gd_dot_a() and gd_dot_b() are. Where rows are few, each column of B is
  * read from memory once, and nothing is copied.
  */
+#include "kernels/simd/wide.h"
 
 /*
- * Rows at a time, if the includer has no number, and by @rows of them columns, no more than
- * GD_DOT_COLS: as many sums as registers hold.
+ * A sum has RLX_WIDE vectors, so that each level adds the same numbers in the same order. Rows at
+ * a time, if the includer has no number, and by @rows of them columns, no more than GD_DOT_COLS:
+ * as many sums as registers hold.
  */
 #define GD_DOT_COLS	4
 #ifdef RLX_V512
 #define GD_DOT_AT(rows)	GD_DOT_COLS
+#elif RLX_WIDE > 1
+#define GD_DOT_AT(rows)	((rows) < 2 ? GD_DOT_COLS : 2)
 #else
 #define GD_DOT_AT(rows)	((rows) < 4 ? GD_DOT_COLS : 2)
 #endif
 #ifdef GD_DOT_ROWS
 #elif defined(RLX_V512)
 #define GD_DOT_ROWS	6
+#elif RLX_WIDE > 1
+#define GD_DOT_ROWS	3
 #else
 #define GD_DOT_ROWS	4
 #endif
@@ -30,24 +36,43 @@ struct gd_dot {
 	size_t		row, col;
 };
 
-/* Sums of the elements [@k, @k + @n), no more than a vector has. */
+typedef GT_V gd_acc[GD_DOT_ROWS][GD_DOT_COLS][RLX_WIDE];
+
+/* Sums of the elements [@k, @k + @n), no more than RLX_WIDE vectors have. */
 RLX_INLINE void gd_dot_step(const struct gd_dot *p, const char *const b[GD_DOT_COLS], size_t k,
-			    size_t n, const int rows, GT_V acc[GD_DOT_ROWS][GD_DOT_COLS])
+			    size_t n, const int rows, gd_acc acc)
 {
 	const int cols = GD_DOT_AT(rows);
-	GT_VB av[GD_DOT_ROWS];
 
 	RLX_UNROLL
-	for (int i = 0; i < rows; i++)
-		av[i] = gd_dot_a(p->a + (size_t)i * p->lda, k, n);
-	RLX_UNROLL
-	for (int j = 0; j < cols; j++) {
-		GT_VB bv = gd_dot_b(b[j], k, n);
+	for (size_t w = 0; w < RLX_WIDE; w++) {
+		const size_t at = w * GD_DOT, left = n > at ? n - at : 0;
+		const size_t part = left < GD_DOT ? left : GD_DOT;
+		GT_VB av[GD_DOT_ROWS];
 
 		RLX_UNROLL
 		for (int i = 0; i < rows; i++)
-			acc[i][j] = GT_STEP(acc[i][j], av[i], bv);
+			av[i] = gd_dot_a(p->a + (size_t)i * p->lda, k + at, part);
+		RLX_UNROLL
+		for (int j = 0; j < cols; j++) {
+			GT_VB bv = gd_dot_b(b[j], k + at, part);
+
+			RLX_UNROLL
+			for (int i = 0; i < rows; i++)
+				acc[i][j][w] = GT_STEP(acc[i][j][w], av[i], bv);
+		}
 	}
+}
+
+/* A sum's vectors as one: halves of lanes are added up. */
+RLX_INLINE GT_V gd_dot_fold(GT_V acc[RLX_WIDE])
+{
+	RLX_UNROLL
+	for (int half = RLX_WIDE / 2; half; half /= 2)
+		RLX_UNROLL
+		for (int w = 0; w < half; w++)
+			acc[w] += acc[w + half];
+	return acc[0];
 }
 
 /* Four sums, also as they lie in memory. */
@@ -59,15 +84,10 @@ RLX_INLINE void gd_dot_part(const struct gd_dot *p, const char *const b[GD_DOT_C
 			    const int rows, const int cols, gd_four *sum)
 {
 	const size_t end = p->k - k < p->part ? p->k : k + p->part;
-	GT_V acc[GD_DOT_ROWS][GD_DOT_COLS];
+	gd_acc acc = { { { { 0 } } } };
 
-	RLX_UNROLL
-	for (int i = 0; i < rows; i++)
-		RLX_UNROLL
-		for (int j = 0; j < cols; j++)
-			acc[i][j] = (GT_V){ 0 };
-	for (; end - k >= GD_DOT; k += GD_DOT)
-		gd_dot_step(p, b, k, GD_DOT, rows, acc);
+	for (; end - k >= GD_DOT * RLX_WIDE; k += GD_DOT * RLX_WIDE)
+		gd_dot_step(p, b, k, GD_DOT * RLX_WIDE, rows, acc);
 	if (k < end)
 		gd_dot_step(p, b, k, end - k, rows, acc);
 	RLX_UNROLL
@@ -77,8 +97,8 @@ RLX_INLINE void gd_dot_part(const struct gd_dot *p, const char *const b[GD_DOT_C
 
 		RLX_UNROLL
 		for (int q = 0; q < 4; q++)
-			four[q] = i + q < rows * cols ? acc[(i + q) % rows][(i + q) / rows] :
-							(GT_V){ 0 };
+			four[q] = i + q < rows * cols ?
+				  gd_dot_fold(acc[(i + q) % rows][(i + q) / rows]) : (GT_V){ 0 };
 		GD_DOT_SUMS(four, (GT_T *)&sums);
 		sum[i / 4] += sums;
 	}
@@ -99,7 +119,7 @@ RLX_INLINE void gd_dot_some(const struct gd_dot *p, size_t j, const int rows, co
 		b[q] = p->b + (j + q < p->cols ? j + q : j) * p->ldb;
 	for (size_t k = 0; k < p->k; k += p->part)
 		gd_dot_part(p, b, k, rows, cols, sum);
-	if (p->row == 1 && p->col == (size_t)rows) {
+	if (rows * cols % 4 == 0 && p->row == 1 && p->col == (size_t)rows) {
 		RLX_UNROLL
 		for (i = 0; i < fours; i++)
 			((gd_four_u *)out)[i] = sum[i];
@@ -122,6 +142,8 @@ GD_DOT_FN(1)
 GD_DOT_FN(2)
 #if GD_DOT_ROWS > 2
 GD_DOT_FN(3)
+#endif
+#if GD_DOT_ROWS > 3
 GD_DOT_FN(4)
 #endif
 #if GD_DOT_ROWS > 4
@@ -133,7 +155,10 @@ GD_DOT_FN(6)
 static void (*const gd_dot_fns[])(const struct gd_dot *) = {
 	NULL, gd_dot_1, gd_dot_2,
 #if GD_DOT_ROWS > 2
-	gd_dot_3, gd_dot_4,
+	gd_dot_3,
+#endif
+#if GD_DOT_ROWS > 3
+	gd_dot_4,
 #endif
 #if GD_DOT_ROWS > 4
 	gd_dot_5, gd_dot_6,

@@ -367,10 +367,11 @@ static inline void gd_sums(struct gd *d)
 	d->plain = gd_plain(g) && !d->turned && !d->bias;
 #ifdef GD_DOT
 	d->dots = g->b_form == RLX_B_COLS && gd_can_dot(g) &&
-		  (g->m <= RLX_K_GEMM_DOT_M || g != d->given);
+		  (rlx_k_gemm_dots(g) || g != d->given);
 	if (d->dots) {
 		d->bias = g->bias;
-		d->part = gd_part((g->k + GD_DOT - 1) / GD_DOT) * GD_DOT;
+		d->part = gd_part((g->k + GD_DOT * RLX_WIDE - 1) / (GD_DOT * RLX_WIDE)) *
+			  GD_DOT * RLX_WIDE;
 		return;
 	}
 #endif

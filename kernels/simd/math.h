@@ -21,7 +21,11 @@
 /* x 2^n for a whole n within [-126, 127] */
 RLX_INLINE vf vf_scale2_normal(vf x, vf n)
 {
+#if defined(RLX_V512)
+	return vf_scale2(x, n);
+#else
 	return x * (vf)((vi_trunc(n) + 127) << 23);
+#endif
 }
 
 /*
@@ -135,6 +139,10 @@ RLX_INLINE vf vf_log(vf x)
 	return vf_sel(vf_ge(x, vf_zero()), y, vf_set1(NAN));
 }
 
+/* of one number, the same bits as a lane's */
+RLX_INLINE float vf_exp1(float x) { return vf_exp(vf_set1(x))[0]; }
+RLX_INLINE float vf_log1(float x) { return vf_log(vf_set1(x))[0]; }
+
 /* log(1 + x): what rounding 1 + x lost is put back; 2 ulp */
 RLX_INLINE vf vf_log1p(vf x)
 {
@@ -220,16 +228,10 @@ RLX_INLINE vf vf_silu(vf x)
 	vf y = vf_max(vf_set1(-128.0f), x), u = vf_min(vf_set1(22.0f), y);
 	vf n = vf_round(u * 0x1.715476p0f);
 	vf r = vf_fma(u, vf_set1(0x1.715476p0f), -n);
-#if defined(RLX_V512)
-	vf p = vf_exp2_frac(r);
-
-	return vf_scale2(y * p / (vf_scale2(p, n) + 1.0f), n);
-#else
 	vf m = vf_max(vf_set1(-64.0f), n);
 	vf t = vf_scale2_normal(vf_exp2_frac(-r), -m);
 
 	return vf_scale2_normal(y / (t + 1.0f), n - m);
-#endif
 }
 
 /*

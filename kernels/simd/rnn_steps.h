@@ -15,17 +15,18 @@ enum {
 	P = RLX_K_RNN_PANEL / sizeof(RN_T),
 	NV = P / RN_VL,		/* vectors of a panel */
 	ROWS = RLX_K_RNN_ROWS,
-#if defined(RLX_V512)
-	SUMS = 16,		/* vectors that a product keeps, beside its operands */
-	AT_ONCE = 8,		/* sums that hide the latency of a multiply-add */
-#elif RLX_VB == 32
-	SUMS = 8,
-	AT_ONCE = 8,
-#else
-	SUMS = 4,		/* products and sums are instructions of their own */
-	AT_ONCE = 4,
-#endif
+	SUMS = RLX_VB == 64 ? 16 : 8,	/* vectors that a product keeps: rows by four, two or one */
 };
+
+/*
+ * Steps of k whose products have sums of their own: sums that are few would wait for each other.
+ * As many for one row as for several, so that a row's bits are the same; of a row that is alone
+ * in its batch more, where registers are plenty and its bits may be its own.
+ */
+#define PARTS(gates)	((gates) < 2 ? 2 : 1)
+#ifdef RLX_V512
+#define PARTS_ALONE(gates)	(8 / (gates))
+#endif
 
 /* Batch rows that share a load of weights, by how many sums each has. */
 RLX_INLINE int rows_by(int sums)
@@ -97,24 +98,27 @@ RLX_INLINE void term(RN_V sum[ROWS][4][NV], const RN_T *r, const RN_T *h, size_t
 	}
 }
 
-/*
- * acc[m][g][.] = sum_k h[m][k] r[k][g][.] for one panel and @rows rows. Few sums would wait for
- * each other, so some steps of k in a row have their own.
- */
-RLX_INLINE void product(RN_V acc[ROWS][4][NV], const RN_T *r, const RN_T *h,
-			const struct state *s, const int gates, const int rows)
+/* A panel of weights, and states of as many rows as are taken, @width apart, of @n units. */
+struct factors {
+	const RN_T	*r, *h;
+	size_t		width, n;
+};
+
+/* acc[m][g][.] = sum_k h[m][k] r[k][g][.] of @rows rows. */
+RLX_INLINE void product(RN_V acc[ROWS][4][NV], const struct factors *f, const int gates,
+			const int rows, const int parts)
 {
-	const int own = rows * gates * NV, parts = own < AT_ONCE ? AT_ONCE / own : 1;
-	const size_t n = (size_t)s->a->hidden;
-	RN_V sum[AT_ONCE][ROWS][4][NV] = { 0 };
+	const RN_T *r = f->r, *h = f->h;
+	const size_t n = f->n;
+	RN_V sum[8][ROWS][4][NV] = { 0 };
 	size_t k = 0;
 
 	for (; k + (size_t)parts <= n; k += (size_t)parts, r += parts * gates * P)
 		RLX_UNROLL
 		for (int i = 0; i < parts; i++)
-			term(sum[i], r + i * gates * P, h + k + i, s->width, gates, rows);
+			term(sum[i], r + i * gates * P, h + k + i, f->width, gates, rows);
 	for (; parts > 1 && k < n; k++, r += gates * P)
-		term(sum[0], r, h + k, s->width, gates, rows);
+		term(sum[0], r, h + k, f->width, gates, rows);
 	RLX_UNROLL
 	for (int j = 0; j < rows * gates * NV; j++) {
 		const int m = j / NV / gates, g = j / NV % gates, v = j % NV;
@@ -272,19 +276,26 @@ RLX_INLINE void sweep(struct state *s, const RN_T *r, const RN_T *h, int64_t ste
 	const int64_t panels = rlx_k_rnn_panels(s->a->hidden, sizeof(RN_T));
 	const size_t size = (size_t)(s->a->hidden * gates * P);
 
-	const int rows = rows_by(gates * NV);
+	const int rows = rows_by(PARTS(gates) * gates * NV);
 	int64_t taken;
 
 	for (int64_t p = 0; p < panels; p++, r += size)
 		for (int64_t m0 = 0; m0 < s->n; m0 += taken) {
-			const RN_T *hm = h + (size_t)m0 * s->width;
+			const struct factors f = {
+				r, h + (size_t)m0 * s->width, s->width, (size_t)s->a->hidden,
+			};
 			RN_V acc[ROWS][4][NV];
 
 			taken = s->n - m0 < rows ? s->n - m0 : rows;
-			if (rows == 1 || taken == 1)
-				product(acc, r, hm, s, gates, 1);
+#ifdef RLX_V512
+			if (s->a->batch == 1 && !s->a->strict)
+				product(acc, &f, gates, 1, PARTS_ALONE(gates));
 			else
-				product(acc, r, hm, s, gates, rows);
+#endif
+			if (rows == 1 || taken == 1)
+				product(acc, &f, gates, 1, PARTS(gates));
+			else
+				product(acc, &f, gates, rows, PARTS(gates));
 			for (int64_t m = m0; m < m0 + taken; m++)
 				for (int v = 0; v < NV; v++) {
 					int64_t t = time_of(s, m, step);

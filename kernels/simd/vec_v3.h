@@ -196,22 +196,28 @@ RLX_INLINE void vd_storen(void *p, vd x, size_t n)
 	_mm256_maskstore_pd(p, m, (__m256d)x);
 }
 
-/* Sums of four vectors: of neighbours in each half, then of halves. */
+/* Sums of four vectors, each as the fold of vec.h has it: of halves, again and again. */
 RLX_INLINE __m128 vf_hsums(vf a, vf b, vf c, vf d)
 {
-	const __m256 ab = _mm256_hadd_ps((__m256)a, (__m256)b);
-	const __m256 cd = _mm256_hadd_ps((__m256)c, (__m256)d);
-	const __m256 x = _mm256_hadd_ps(ab, cd);
+	const __m256 ab = _mm256_permute2f128_ps((__m256)a, (__m256)b, 0x20) +
+			  _mm256_permute2f128_ps((__m256)a, (__m256)b, 0x31);
+	const __m256 cd = _mm256_permute2f128_ps((__m256)c, (__m256)d, 0x20) +
+			  _mm256_permute2f128_ps((__m256)c, (__m256)d, 0x31);
+	const __m256 two = _mm256_unpacklo_ps(ab, cd) + _mm256_unpackhi_ps(ab, cd);
+	const __m256 x = two + _mm256_permute_ps(two, 0x4e);
 
-	return _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
+	return _mm_unpacklo_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
 }
 
 RLX_INLINE __m256d vd_hsums(vd a, vd b, vd c, vd d)
 {
-	const __m256d x = _mm256_hadd_pd((__m256d)a, (__m256d)b);
-	const __m256d y = _mm256_hadd_pd((__m256d)c, (__m256d)d);
+	const __m256d ab = _mm256_permute2f128_pd((__m256d)a, (__m256d)b, 0x20) +
+			   _mm256_permute2f128_pd((__m256d)a, (__m256d)b, 0x31);
+	const __m256d cd = _mm256_permute2f128_pd((__m256d)c, (__m256d)d, 0x20) +
+			   _mm256_permute2f128_pd((__m256d)c, (__m256d)d, 0x31);
 
-	return _mm256_permute2f128_pd(x, y, 0x20) + _mm256_permute2f128_pd(x, y, 0x31);
+	return _mm256_permute4x64_pd(_mm256_unpacklo_pd(ab, cd) + _mm256_unpackhi_pd(ab, cd),
+				     0xd8);
 }
 
 /* By name: of a conversion gcc 12 makes one of each lane, or of halves that it joins. */

@@ -168,30 +168,34 @@ RLX_INLINE vu16h vf_to_f16(vf x)
 
 RLX_INLINE float vf_hsum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
 
-/* Sums of four vectors: of neighbours in each quarter, then of quarters. */
+/* Sums of four vectors, each as the fold of vec.h has it: of halves, again and again. */
 RLX_INLINE __m128 vf_hsums(vf a, vf b, vf c, vf d)
 {
-	const __m512 ab = _mm512_unpacklo_ps((__m512)a, (__m512)b) +
-			  _mm512_unpackhi_ps((__m512)a, (__m512)b);
-	const __m512 cd = _mm512_unpacklo_ps((__m512)c, (__m512)d) +
-			  _mm512_unpackhi_ps((__m512)c, (__m512)d);
-	const __m512 x = (__m512)_mm512_unpacklo_pd((__m512d)ab, (__m512d)cd) +
-			 (__m512)_mm512_unpackhi_pd((__m512d)ab, (__m512d)cd);
-	const __m256 y = _mm512_castps512_ps256(x) + _mm512_extractf32x8_ps(x, 1);
+	const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+	const __m512 ab = _mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44) +
+			  _mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee);
+	const __m512 cd = _mm512_shuffle_f32x4((__m512)c, (__m512)d, 0x44) +
+			  _mm512_shuffle_f32x4((__m512)c, (__m512)d, 0xee);
+	const __m512 four = _mm512_shuffle_f32x4(ab, cd, 0x88) +
+			    _mm512_shuffle_f32x4(ab, cd, 0xdd);
+	const __m512 two = four + _mm512_permute_ps(four, 0x4e);
+	const __m512 x = two + _mm512_permute_ps(two, 0xb1);
 
-	return _mm256_castps256_ps128(y) + _mm256_extractf128_ps(y, 1);
+	return _mm512_castps512_ps128(_mm512_permutexvar_ps(first, x));
 }
 
 RLX_INLINE __m256d vd_hsums(vd a, vd b, vd c, vd d)
 {
-	const __m512d ab = _mm512_unpacklo_pd((__m512d)a, (__m512d)b) +
-			   _mm512_unpackhi_pd((__m512d)a, (__m512d)b);
-	const __m512d cd = _mm512_unpacklo_pd((__m512d)c, (__m512d)d) +
-			   _mm512_unpackhi_pd((__m512d)c, (__m512d)d);
-	const __m256d x = _mm512_castpd512_pd256(ab) + _mm512_extractf64x4_pd(ab, 1);
-	const __m256d y = _mm512_castpd512_pd256(cd) + _mm512_extractf64x4_pd(cd, 1);
+	const __m512i first = _mm512_set_epi64(0, 0, 0, 0, 6, 4, 2, 0);
+	const __m512d ab = _mm512_shuffle_f64x2((__m512d)a, (__m512d)b, 0x44) +
+			   _mm512_shuffle_f64x2((__m512d)a, (__m512d)b, 0xee);
+	const __m512d cd = _mm512_shuffle_f64x2((__m512d)c, (__m512d)d, 0x44) +
+			   _mm512_shuffle_f64x2((__m512d)c, (__m512d)d, 0xee);
+	const __m512d two = _mm512_shuffle_f64x2(ab, cd, 0x88) +
+			    _mm512_shuffle_f64x2(ab, cd, 0xdd);
+	const __m512d x = two + _mm512_permute_pd(two, 0x55);
 
-	return _mm256_permute2f128_pd(x, y, 0x20) + _mm256_permute2f128_pd(x, y, 0x31);
+	return _mm512_castpd512_pd256(_mm512_permutexvar_pd(first, x));
 }
 
 RLX_INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps((__m512)x); }
