@@ -43,6 +43,7 @@ struct rlx_k_attention {
 	bool		causal;
 	uint8_t		q_type, kv_type, out_type;	/* f32, bf16, f16 */
 	uint8_t		bias_type, lens_type;
+	bool		strict;		/* CPU: a query alone as among others */
 };
 
 static inline int64_t rlx_k_attention_blocks(const struct rlx_k_attention *a)

@@ -131,8 +131,8 @@ check-hostile:
 
 check-models:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(BUILDMAKE) $(MODELS_BIN) models
-	$(Q)$(RUN) -g $@ $(MODELS_BIN)
+	$(Q)+$(BUILDMAKE) $(MODELS_BIN) models $(BUILD)/bin/rlx
+	$(Q)$(RUN) -g $@ $(MODELS_BIN) selftests/models/strict.sh
 
 bench-cpu:
 	$(Q)tools/setup.sh demo

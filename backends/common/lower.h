@@ -103,6 +103,7 @@ struct rlx_lower {
 	struct rlx_error		*err;
 	struct rlx_bump			*bump;	/* tables of rlx_lower_keep() */
 	bool				 trial;	/* rlx_lower_try(): what tables hold is for nobody */
+	bool				 strict; /* RLX_COMPILE_STRICT_BITS: see lower_gemm.c */
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
 	uint32_t			*lies_in; /* by value: that is a part of this one, where

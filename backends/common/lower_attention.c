@@ -104,6 +104,7 @@ bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attentio
 	a->q_offset = a->kv_len - a->q_len;
 	a->causal = at->mask != RLX_MASK_NONE;
 	a->window = at->mask == RLX_MASK_SLIDING ? at->window : 0;
+	a->strict = lo->strict;
 	a->q_type = (uint8_t)q->dtype;
 	a->kv_type = (uint8_t)k->dtype;
 	a->out_type = (uint8_t)y->dtype;

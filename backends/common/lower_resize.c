@@ -191,8 +191,9 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 
 	*lanes = 0;
-	if (dt == RLX_F32 && n > 1 && r[n - 1].same && lo->block && r[n - 1].size == lo->block &&
-	    n - 1 - r[0].same <= 3) {
+	/* axes are summed in another order there */
+	if (dt == RLX_F32 && !lo->strict && n > 1 && r[n - 1].same && lo->block &&
+	    r[n - 1].size == lo->block && n - 1 - r[0].same <= 3) {
 		*lanes = lo->block;
 		return RLX_KERNEL_resize_c;
 	}

@@ -48,6 +48,7 @@ struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_rec
 	a->cell = r->cell;
 	a->input_forget = r->input_forget;
 	a->linear_before_reset = r->linear_before_reset;
+	a->strict = lo->strict;
 	a->reverse[0] = r->direction == RLX_RNN_REVERSE;
 	a->reverse[1] = true;
 	strides(r, a);

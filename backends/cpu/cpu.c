@@ -100,6 +100,7 @@ const struct rlx_backend rlx_backend_cpu = {
 	.name = "cpu",
 	.bodies = true,
 	.plan_files = true,
+	.strict_bits = true,
 	.device_size = sizeof(struct cpu_device),
 	.code_size = sizeof(struct cpu_code),
 	.exec_size = sizeof(struct cpu_exec),

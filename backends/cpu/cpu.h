@@ -56,6 +56,7 @@ struct cpu_code {
 	struct rlx_code		 base;
 	struct rlx_calls	 calls;		/* struct cpu_call */
 	struct rlx_bump		 bump;		/* tables of rlx_lower_keep() */
+	enum rlx_isa		 isa;		/* of kernels whose units an extent asks for */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
 	struct cpu_packed	*packed;	/* compiled: bodies' as well, each once */
@@ -91,6 +92,7 @@ struct cpu_lower {
 	struct cpu_prepared	*filling;
 	void			*filling_stored;	/* in the code's store */
 	bool			 dry;		/* a trial: nothing is packed or kept */
+	enum rlx_isa		 isa;		/* of the step's kernels */
 };
 
 static inline const struct cpu_call *cpu_calls(const struct cpu_code *c)
@@ -103,15 +105,16 @@ static inline const struct cpu_device *cpu_device_of(const struct rlx_lower *lo)
 	return (const struct cpu_device *)lo->code->dev;
 }
 
+/* The level of the step at hand: the device's, but see cpu_compile() of strict bits. */
 static inline enum rlx_isa cpu_isa(const struct rlx_lower *lo)
 {
-	return cpu_device_of(lo)->isa;
+	return ((const struct cpu_lower *)lo)->isa;
 }
 
-/* Of the device's level; members may be NULL. */
+/* Of that level; members may be NULL. */
 static inline const struct rlx_kernels *cpu_kernels(const struct rlx_lower *lo)
 {
-	return cpu_device_of(lo)->k;
+	return rlx_kernels_get(cpu_isa(lo));
 }
 
 #ifdef __x86_64__

@@ -8,7 +8,6 @@ static uint64_t units_of(struct cpu_exec *x, const struct cpu_call *call)
 {
 	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
 	const struct rlx_plan_step *st = &x->base.code->plan->step[call->base.step];
-	enum rlx_isa isa = ((const struct cpu_device *)c->base.dev)->isa;
 	const struct rlx_exec *e = &x->base;
 	int64_t rows = call->base.rows;
 
@@ -16,7 +15,7 @@ static uint64_t units_of(struct cpu_exec *x, const struct cpu_call *call)
 		return call->units;
 	rows = (int64_t)rlx_extent_of(e, x->extent.leads, st->out[0], (uint64_t)rows);
 	if (call->set_rows)
-		return call->set_rows(x->image + call->base.args, rows, isa);
+		return call->set_rows(x->image + call->base.args, rows, c->isa);
 	return (uint64_t)(((unsigned __int128)call->units * (uint64_t)rows +
 			   (uint64_t)call->base.rows - 1) / (uint64_t)call->base.rows);
 }

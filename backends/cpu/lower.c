@@ -327,12 +327,40 @@ static const struct rlx_lower_ops cpu_ops = {
 	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };
 
+/*
+ * Strict bits: ops whose kernels add up by as many lanes as a level has run base's everywhere.
+ * Elsewhere v3 and the levels above it agree; of those that multiply 16 bits as such, and round
+ * first, the kernels are not used.
+ */
+static bool is_of_base(unsigned int op)
+{
+	switch (op) {
+#define BASE(op) case RLX_OP_##op:
+	BASE(fft) BASE(rfft) BASE(irfft)
+	BASE(qr) BASE(eigh) BASE(svd) BASE(cholesky) BASE(triangular_solve) BASE(solve)
+	BASE(slogdet) BASE(det)
+		return true;
+#undef BASE
+	default:
+		return false;
+	}
+}
+
+static enum rlx_isa level_of(const struct rlx_code *code, bool strict)
+{
+	const enum rlx_isa isa = ((const struct cpu_device *)code->dev)->isa;
+
+	return strict && isa > RLX_ISA_V4_VNNI ? RLX_ISA_V4_VNNI : isa;
+}
+
 static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_step *st,
 				  uint32_t flags)
 {
 	enum rlx_status rc;
 
 	cl->base.st = st;
+	cl->isa = cl->base.strict && st->def && is_of_base(st->def->index) ? RLX_ISA_BASE :
+		  ((struct cpu_code *)cl->base.code)->isa;
 	rc = rlx_lower_step(&cl->base, st->def ? cpu_lowering(st->def->index) : NULL, flags);
 	finish_filling(&cl->base);
 	return rc;
@@ -355,7 +383,8 @@ static struct cpu_lower *lower_new(struct rlx_code *code, struct rlx_bump *bump,
 	cl->base.plan = code->plan;
 	cl->base.err = err;
 	cl->base.bump = bump;
-	cl->base.block = (int64_t)rlx_conv_block(((const struct cpu_device *)code->dev)->isa);
+	cl->isa = ((const struct cpu_device *)code->dev)->isa;
+	cl->base.block = (int64_t)rlx_conv_block(cl->isa);
 	return cl;
 }
 
@@ -398,6 +427,13 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 
 	if (!cl)
 		return RLX_ENOMEM;
+	cl->base.strict = flags & RLX_COMPILE_STRICT_BITS;
+	c->isa = level_of(code, cl->base.strict);
+#if !defined(__aarch64__)
+	if (cl->base.strict && c->isa == RLX_ISA_BASE)
+		st = rlx_fail(err, RLX_ENOSUP, "compile: strict bits want FMA (x86-64-v3), which "
+			      "this processor lacks or RLX_ISA forbids");
+#endif
 	for (i = 0; i < code->plan->n_step && !st; i++)
 		st = lower_step(cl, &code->plan->step[i], flags);
 	if (!st)

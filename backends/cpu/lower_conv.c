@@ -146,7 +146,8 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 	a->y_n = a->res_n = image[1];
 	if (!rlx_conv_c_init(cpu_isa(lo), a))
 		return rlx_lower_unsupported(lo, "the blocked kernel does not take this shape");
-	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
+	/* strict bits: as the level that gains most by it would have it */
+	m = x_plain ? 0 : rlx_wino_c_pick(lo->strict ? RLX_ISA_V4 : cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
 	pack_weights(lo, g, &(struct order){ x_plain ? "conv_c plain" : "conv_c",

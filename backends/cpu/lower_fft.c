@@ -265,22 +265,30 @@ static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core b
 	return least;
 }
 
+/* Strict bits: a line is done alone as among others. */
+static double lines_of(const struct fft *f)
+{
+	return f->lo->strict ? 1 : (double)(f->a.outer * f->a.inner);
+}
+
 /* How lines are done: a vector of them, or one; sets mode and cores of f->a. */
 static double choose(struct fft *f)
 {
 	const int64_t n = f->chirp.n;
-	double lines = (double)(f->a.outer * f->a.inner), by_lanes, by_line = INFINITY;
+	const double lines = lines_of(f);
+	double by_lanes, by_line = INFINITY;
 	struct rlx_k_fft_core whole, part[2] = { { 0 }, { 0 } };
 
 	by_lanes = (core_of(f, &f->chirp, &whole) + lanes_ends_cost(f, n)) *
-		   (double)rlx_k_fft_groups(&f->a, f->lanes);
+		   (f->lo->strict ? 1 : (double)rlx_k_fft_groups(&f->a, f->lanes));
 	if (n >= 16)
 		by_line = lines * (split_line(f, n, part) + ends_cost(f, n));
 	/*
 	 * Of a line there is work enough while the next columns come, of many at a time not, unless
 	 * they lie side by side.
 	 */
-	if (f->a.across_outer && lines * (double)n * 4 * (double)f->size > MEMORY_BYTES &&
+	if (f->a.across_outer && !f->lo->strict &&
+	    lines * (double)n * 4 * (double)f->size > MEMORY_BYTES &&
 	    4 * (double)n * (double)f->lanes * (double)f->size > CACHE_BYTES)
 		by_lanes *= 1.35;
 	f->a.n = n;
@@ -293,7 +301,7 @@ static double choose(struct fft *f)
 /* The same for a chirp over a line of its own. */
 static double choose_chirp(struct fft *f)
 {
-	double lines = (double)(f->a.outer * f->a.inner), cost = INFINITY, c;
+	double cost = INFINITY, c;
 	int p3 = -1, p5 = 0;
 	int64_t padded;
 	struct rlx_k_fft_core part[2];
@@ -312,7 +320,7 @@ static double choose_chirp(struct fft *f)
 		f->a.core[1] = part[1];
 	}
 	f->a.mode = RLX_K_FFT_LINE;
-	return lines * cost;
+	return lines_of(f) * cost;
 }
 
 static void put(const struct fft *f, void *table, int64_t i, double x)

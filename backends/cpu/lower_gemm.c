@@ -61,8 +61,8 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
 	/* few of one of both: its elements are read once, and widened in registers */
-	const bool few = g->m <= 2 * rlx_k_gemm_mr(cpu_isa(lo)) ||
-			 rlx_k_gemm_few_columns(g, cpu_isa(lo));
+	const bool few = !lo->strict && (g->m <= 2 * rlx_k_gemm_mr(cpu_isa(lo)) ||
+					 rlx_k_gemm_few_columns(g, cpu_isa(lo)));
 	/* better widened for a block of rows, where nothing multiplies bf16 as such */
 	const bool many = !few && cpu_isa(lo) < RLX_ISA_V4X;
 	enum rlx_dtype b = rlx_lower_in(lo, 1)->dtype;
@@ -197,10 +197,12 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	const bool few = rlx_k_gemm_few_columns(g, cpu_isa(lo));
 	const bool once = is_packed_once(lo, g) &&
 			  !(few && (g->b_form == RLX_B_COLS || g->n == 1));
-	const struct rlx_k_gemm as_is = *g;
+	struct rlx_k_gemm as_is;
 	struct family f;
 	uint32_t n_ref;
 
+	g->strict = lo->strict;
+	as_is = *g;
 	if (rlx_dtype_is_int(rlx_lower_out(lo, 0)->dtype) && !rlx_dtype_is_float(a->dtype) &&
 	    !rlx_dtype_is_float(b->dtype))
 		return gemm_int(lo, g);

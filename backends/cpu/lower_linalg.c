@@ -65,7 +65,7 @@ static bool by_lapack(struct rlx_lower *lo, struct rlx_k_lapack *p, int64_t less
 
 	if (!rlx_lapack_always() && less < lapack_from(lo, &p->l))
 		return false;
-	if (!less)
+	if (!less || lo->strict)	/* its bits hang on threads and on how it was built */
 		return false;
 	/* it has buffers for so many callers at once */
 	if (!p->l.team && dev->base.threads > 64)

@@ -139,7 +139,9 @@ void RLX_K(attention)(const void *args, size_t begin, size_t end, void *scratch)
 			t.hi = hi > t.hi ? hi : t.hi;
 		}
 		t.hi = t.hi < t.len ? t.hi : t.len;
-		if (t.n_rows <= 8)
+		if (a->strict)	/* tiles begin where they do for other queries */
+			t.lo -= t.lo % KEYS;
+		if (t.n_rows <= 8 && !a->strict)
 			RLX_K(att_short_kv)(&t);
 		else
 			RLX_K(att_many)(&t);

@@ -373,6 +373,9 @@ enum rlx_status rlx_plan_file_program(struct rlx_plan_file *f, const char *path,
 	char device[32], here[32];
 	enum rlx_status st;
 
+	if (rlx_strict_by_environment() && !(o.flags & RLX_COMPILE_STRICT_BITS))
+		return rlx_fail(err, RLX_EINVAL, "program load: %s was made without strict bits, "
+				"which RLX_STRICT_BITS asks for; make it anew with them", path);
 	device_of(f->h, device, sizeof(device));
 	o.device = opts->device ? opts->device : device;
 	/* open, it is not looked for once more when the program is made */

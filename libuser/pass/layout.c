@@ -193,7 +193,7 @@ static bool good_groups(const struct layout *l, int64_t groups, const struct rlx
 
 	out = w->dim[0] / groups;
 	return groups == 1 || (in == 1 && out == 1) ||
-	       (in % l->block == 0 && out % l->block == 0);
+	       (in % l->decide == 0 && out % l->decide == 0);
 }
 
 /*
@@ -206,7 +206,7 @@ static bool few_lanes(const struct layout *l, const struct rlx_op_fused_conv *a,
 	int64_t stride = a->stride.n ? a->stride.v[a->stride.n - 1] : 1;
 
 	return a->groups > 1 && w->dim[1] == 1 && w->dim[0] == a->groups &&
-	       2 * stride * a->groups < l->block;
+	       2 * stride * a->groups < l->decide;
 }
 
 /* A 1-D convolution is taken as one of rows. */
@@ -444,7 +444,7 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	if (a.groups == 1 && stands_alone(l, n) && layout_faster_plain(l, n))
 		return false;
 	/* few channels in: read the plain image as it is */
-	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && a.groups == 1;
+	first = !l->blocked[n->in[0]] && x->dim[1] < l->decide && a.groups == 1;
 	if (x->rank == 3)
 		two_dims_of(l, &a);
 	a.block = l->block;
@@ -645,7 +645,7 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 	for (k = 0; k < n->n_in; k++)
 		if (!l->blocked[n->in[k]] ||
 		    (k + 1 < n->n_in && !layout_last(l) &&
-		     layout_type(l, n->in[k])->dim[1] % l->block))
+		     layout_type(l, n->in[k])->dim[1] % l->decide))
 			return false;
 	for (k = 0; k < n->n_in; k++)
 		in[k] = layout_blocked(l, n->in[k]);
@@ -673,12 +673,15 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
-	struct layout l = { .rw = &rw, .block = c->target.channels };
+	struct layout l = { .rw = &rw, .block = c->target.channels, .decide = c->target.channels };
 	enum rlx_status st;
 	uint32_t n, k;
 
 	if (!l.block)
 		return RLX_OK;
+	/* sums go another way in blocks: what is done so may not hang on the processor then */
+	if (c->flags & RLX_COMPILE_STRICT_BITS && !layout_last(&l))
+		l.decide = 16;
 	st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)
 		return st;

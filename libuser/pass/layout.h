@@ -13,6 +13,7 @@ struct layout {
 	bool			*kept;		/* ... what keeps the layout reads it */
 	uint32_t		*readers;	/* ... convolutions that could read it blocked */
 	int32_t			 block;
+	int32_t			 decide;	/* as though so many channels were a block */
 };
 
 static inline bool layout_last(const struct layout *l)

@@ -88,7 +88,7 @@ static struct image image_of(const struct layout *l, const struct rlx_node *n)
 		m.copied = m.copied || a->pad.v[i];
 	if (m.taps == 1)
 		m.out_rows = 1;	/* nothing lies between them */
-	m.pixels = up(m.pixels, 2 * l->block);
+	m.pixels = up(m.pixels, 2 * l->decide);
 	return m;
 }
 
@@ -98,7 +98,7 @@ bool layout_faster_plain(const struct layout *l, const struct rlx_node *n)
 	const double ic = (double)layout_type(l, n->in[0])->dim[1];
 	const double oc = (double)layout_type(l, n->in[1])->dim[0];
 	const struct image m = image_of(l, n);
-	const double terms = ic * m.taps, vector = l->block;
+	const double terms = ic * m.taps, vector = l->decide;
 	const bool first = ic < vector;	/* its channels are read as they are */
 	double blocked = up(oc, vector) * terms * m.out * (m.winograd && !first ? WINOGRAD : 1);
 	double plain = oc * terms * m.pixels;

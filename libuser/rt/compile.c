@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "ir/graph.h"
 #include "rt/policy.h"
@@ -136,12 +137,20 @@ static void fill_info(struct rlx_program *p, const struct rlx_compile_opts *o,
 	p->info.compile_ns = rlx_now() - t0;
 }
 
+bool rlx_strict_by_environment(void)
+{
+	static const char *const word[] = { "0", "1" };
+	static atomic_bool told;
+
+	return rlx_env_word("RLX_STRICT_BITS", word, 2, &told) == 1;
+}
+
 enum rlx_status rlx_compile_take(const struct rlx_compile_opts *in, struct rlx_compile_opts *o,
 				 struct rlx_error *err)
 {
 	const uint32_t known = RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY | RLX_COMPILE_NATIVE |
 			       RLX_COMPILE_EXPLAIN | RLX_COMPILE_TUNE | RLX_COMPILE_EXPERTS |
-			       RLX_COMPILE_PLACE;
+			       RLX_COMPILE_PLACE | RLX_COMPILE_STRICT_BITS;
 
 	*o = (struct rlx_compile_opts){ 0 };
 	if (in) {
@@ -156,6 +165,11 @@ enum rlx_status rlx_compile_take(const struct rlx_compile_opts *in, struct rlx_c
 				o->precision);
 	if (o->flags & ~known)
 		return rlx_fail(err, RLX_EINVAL, "compile: unknown flags 0x%x", o->flags & ~known);
+	if (rlx_strict_by_environment())
+		o->flags |= RLX_COMPILE_STRICT_BITS;
+	if (o->flags & RLX_COMPILE_STRICT_BITS && o->precision)
+		return rlx_fail(err, RLX_EINVAL, "compile: strict bits are those of ops as they "
+				"are written; leave the precision at that, or strict bits out");
 	return RLX_OK;
 }
 
@@ -191,6 +205,9 @@ static enum rlx_status program_new(struct rlx_graph *g, struct rlx_passed *passe
 		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
 	atomic_init(&p->refs, 1);
 	st = rlx_device_get(o->device, o->threads, &p->dev, err);
+	if (!st && o->flags & RLX_COMPILE_STRICT_BITS && !p->dev->be->strict_bits)
+		st = rlx_fail(err, RLX_ENOSUP, "compile: %s does not promise strict bits; compile "
+			      "for cpu, or without them", p->dev->name);
 	if (!st)
 		st = take_store(p, o, err);
 	if (!st)

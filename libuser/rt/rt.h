@@ -100,6 +100,9 @@ bool rlx_calls_bodies(const struct rlx_op_def *def);
 enum rlx_status rlx_compile_take(const struct rlx_compile_opts *in, struct rlx_compile_opts *o,
 				 struct rlx_error *err);
 
+/* compile.c: does RLX_STRICT_BITS ask for RLX_COMPILE_STRICT_BITS? */
+bool rlx_strict_by_environment(void);
+
 /*
  * compile.c: what rlx_compile() does, after the passes: of @o device, threads, flags and store
  * count. RLX_EPARSE if the bodies do not fit, or contents are absent that are read.

@@ -34,7 +34,7 @@ TEST(of_compile)
 
 	for (bit = 0; bit < 32; bit++) {
 		o.flags = 1u << bit;
-		if (o.flags > RLX_COMPILE_PLACE) {
+		if (o.flags > RLX_COMPILE_STRICT_BITS) {
 			refused(rlx_compile(g, &o, &p, &err), &err, "compile");
 			continue;
 		}

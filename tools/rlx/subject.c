@@ -96,7 +96,8 @@ void subject_options(struct rlx_compile_opts *o, const struct subject_args *a)
 	o->precision = (enum rlx_precision)a->precision;
 	o->flags |= (a->no_fuse ? RLX_COMPILE_NO_FUSE : 0) |
 		    (a->no_simplify ? RLX_COMPILE_NO_SIMPLIFY : 0) |
-		    (a->native ? RLX_COMPILE_NATIVE : 0);
+		    (a->native ? RLX_COMPILE_NATIVE : 0) |
+		    (a->strict_bits ? RLX_COMPILE_STRICT_BITS : 0);
 }
 
 int subject_program(struct subject *s, const struct subject_args *a,

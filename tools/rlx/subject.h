@@ -16,7 +16,7 @@ struct subject_args {
 	uint64_t	 seed, threads;
 	const char	*device;
 	int		 precision;
-	bool		 no_fuse, no_simplify, native;
+	bool		 no_fuse, no_simplify, native, strict_bits;
 };
 
 #define SUBJECT_ARGS(a)							\
@@ -35,7 +35,9 @@ struct subject_args {
 	{ "no-simplify", ARG_FLAG, &(a)->no_simplify, NULL,		\
 	  "compile the graph as it is" },				\
 	{ "native", ARG_FLAG, &(a)->native, NULL,			\
-	  "fail if an op has no native kernel" }
+	  "fail if an op has no native kernel" },			\
+	{ "strict-bits", ARG_FLAG, &(a)->strict_bits, NULL,		\
+	  "the same bits for each batch, thread count and processor" }
 
 #define SUBJECT_MORE							\
 	"MODEL is an ONNX file, a GGUF file of a decoder, a folder of an\n" \

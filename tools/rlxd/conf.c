@@ -104,6 +104,7 @@ static const struct option model_option[] = {
 	{ "max_run_memory", FORM_INT, AT(max_run_memory), 1 * MIB, 1024 * GIB, 4 * GIB },
 	{ "buckets", FORM_BUCKETS },
 	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },
+	{ "strict_bits", FORM_BOOL, AT(strict_bits), 0, 1, 0 },
 	{ "normalise", FORM_BOOL, AT(normalise), 0, 1, 1 },
 	{ "truncate", FORM_BOOL, AT(truncate), 0, 1, 0 },
 	{ "batch", FORM_BOOL, AT(batch), 0, 1, 0 },
@@ -834,6 +835,7 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	return same(a->name, b->name) && same(a->path, b->path) &&
 	       same(a->tokenizer, b->tokenizer) && same(a->device, b->device) &&
 	       a->kind == b->kind && a->pool == b->pool && a->precision == b->precision &&
+	       a->strict_bits == b->strict_bits &&
 	       a->threads == b->threads && a->replicas == b->replicas &&
 	       a->max_batch == b->max_batch && a->batch_delay_ns == b->batch_delay_ns &&
 	       a->max_queue == b->max_queue && a->max_tokens == b->max_tokens &&

@@ -37,6 +37,7 @@ struct conf_list {
 struct conf_model {
 	const char	*name, *path, *tokenizer, *device;
 	int64_t		 kind, pool, precision;
+	bool		 strict_bits;
 	int64_t		 threads, replicas, max_batch, batch_delay_ns, max_queue;
 	int64_t		 max_tokens;		/* 0: as the model's files say */
 	int64_t		 max_shapes;

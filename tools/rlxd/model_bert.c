@@ -160,6 +160,7 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 		.size = sizeof(c), .device = m->conf.device,
 		.threads = (unsigned int)m->conf.threads,
 		.precision = (enum rlx_precision)m->conf.precision, .store = m->store,
+		.flags = m->conf.strict_bits ? RLX_COMPILE_STRICT_BITS : 0,
 	};
 	struct rlx_graph *g;
 	enum rlx_status st = rlx_bert_graph(b->bert, &o, &g, err);

@@ -136,6 +136,7 @@ static struct rlx_compile_opts compile_opts(const struct model *m)
 		.size = sizeof(struct rlx_compile_opts), .device = m->conf.device,
 		.threads = (unsigned int)m->conf.threads,
 		.precision = (enum rlx_precision)m->conf.precision, .store = m->store,
+		.flags = m->conf.strict_bits ? RLX_COMPILE_STRICT_BITS : 0,
 	};
 }
 

@@ -297,6 +297,8 @@ struct rlx_backend {
 	 * has prepared once: programs can be written to plan files.
 	 */
 	bool		plan_files;
+	/* Of RLX_COMPILE_STRICT_BITS programs give what others' that say so give, bit by bit. */
+	bool		strict_bits;
 	/* Of an address that is bound; 0: what elements of the dtype need, no more. */
 	uint32_t	align;
 

@@ -44,6 +44,7 @@ enum rlx_compile_flags {
 	RLX_COMPILE_TUNE	= 1u << 4,	/* measure kernels; kept for the device */
 	RLX_COMPILE_EXPERTS	= 1u << 5,	/* which experts were chosen, as outputs */
 	RLX_COMPILE_PLACE	= 1u << 6,	/* sessions say where experts lie: rlx/moe.h */
+	RLX_COMPILE_STRICT_BITS	= 1u << 7,	/* the same bits everywhere: docs/strict-bits.md */
 };
 
 /**
@@ -63,6 +64,10 @@ enum rlx_compile_flags {
  *             layer. It is what chose, as topk made it, i64[batch, sequence, chosen] of a model
  *             out of a GGUF file; rlx_session_get() reads what the last run chose. Not of
  *             products in the bodies of control flow. RLX_EEXIST if the graph has such a name
+ *             RLX_COMPILE_STRICT_BITS, or the environment's RLX_STRICT_BITS=1: what a row of a
+ *             batch gives has the same bits alone and among others, by any number of threads
+ *             and on each processor that has FMA. Ops as they are written alone
+ *             (RLX_EINVAL under another precision), on backends that promise it (RLX_ENOSUP)
  *             RLX_COMPILE_PLACE: weights of experts stay in host memory, and each session says
  *             which of them its device has: rlx/moe.h
  * @store:     where prepared weights are looked for and put, see rlx/store.h;
