@@ -116,10 +116,15 @@ struct rlx_k_scatter_elements {
 
 /*
  * Which of @teams teams of a GPU's blocks adds to place @p. Places that are used much are often
- * near each other, as frequent tokens are: multiplied by the golden ratio, neighbours part.
+ * near each other, as frequent tokens are: multiplied by the golden ratio, neighbours part. Those
+ * a Fibonacci number apart would meet again, so each 256 places begin at a random one.
  */
+#define RLX_K_SCATTER_RUN(p)	\
+	((uint32_t)((uint64_t)(p) >> 8 ^ (uint64_t)(p) >> 37) * 0x7feb352du)
+#define RLX_K_SCATTER_BEGIN(p)	\
+	((RLX_K_SCATTER_RUN(p) ^ RLX_K_SCATTER_RUN(p) >> 15) * 0x846ca68bu)
 #define RLX_K_SCATTER_TEAM(p, teams)	\
-	((int64_t)((uint64_t)((uint32_t)((uint64_t)(p) ^ (uint64_t)(p) >> 32) * 2654435769u) * \
+	((int64_t)((uint64_t)((uint32_t)(p) * 0x9e3779b9u + RLX_K_SCATTER_BEGIN(p)) * \
 		   (uint64_t)(teams) >> 32))
 
 struct rlx_k_scatter_nd {

@@ -379,19 +379,27 @@ static int64_t most_of_a_team(int64_t n, int64_t apart, int64_t teams)
 	return most;
 }
 
-/* No block adds up what the frequent places get, which are often neighbours, alone. */
-TEST(scatter_nd_parts_near_places)
+/* No block adds up what the frequent places get alone, neighbours or of one column. */
+static void places_part(int64_t apart)
 {
 	static const int64_t teams[] = { 2, 88, 352, 1056 };
-	int64_t apart;
 	unsigned int k;
 
 	for (k = 0; k < sizeof(teams) / sizeof(teams[0]); k++)
-		for (apart = 1; apart < 300; apart++)
-			CHECKF(most_of_a_team(teams[k] / 2 + 1, apart, teams[k]) <=
-			       teams[k] / 8 + 2, "%lld teams, places %lld apart: %lld of one",
-			       (long long)teams[k], (long long)apart,
-			       (long long)most_of_a_team(teams[k] / 2 + 1, apart, teams[k]));
+		CHECKF(most_of_a_team(teams[k] / 2 + 1, apart, teams[k]) <= teams[k] / 8 + 2,
+		       "%lld teams, places %lld apart: %lld of one", (long long)teams[k],
+		       (long long)apart,
+		       (long long)most_of_a_team(teams[k] / 2 + 1, apart, teams[k]));
+}
+
+TEST(scatter_nd_parts_places)
+{
+	int64_t apart;
+
+	for (apart = 1; apart < 30000; apart++)
+		places_part(apart);
+	for (apart = 1; apart < (int64_t)1 << 50; apart *= 2)
+		places_part(apart);
 	CHECK(most_of_a_team(61, 1, 352) <= 2);		/* the bytes of a text */
 }
 
