@@ -47,9 +47,8 @@ static void write_npy(const char *path, const float *v, int64_t rows, int64_t co
 	CHECKF(!rlx_npy_write(path, &t, v, &err), "%s", err.text);
 }
 
-static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
+static void read_npy_of(const char *path, struct rlx_type t, void *v)
 {
-	struct rlx_type t = rlx_type(RLX_F32, rows, cols);
 	struct rlx_error err = { 0 };
 	struct rlx_npy *f;
 
@@ -57,6 +56,11 @@ static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
 	CHECK(rlx_type_equal(rlx_npy_type(f), &t));
 	memcpy(v, rlx_npy_data(f), (size_t)rlx_type_bytes(&t));
 	rlx_npy_close(f);
+}
+
+static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
+{
+	read_npy_of(path, rlx_type(RLX_F32, rows, cols), v);
 }
 
 TEST(help)
@@ -385,7 +389,11 @@ TEST(numbers_that_inputs_have_not)
 		{ "u8", { "const:255", "random:0:255" },
 		  { "const:-1", "const:256", "random:-1:1", "random:250:256" } },
 		{ "bool", { "const:1", "random:0:1" }, { "const:2", "const:0.5", "random:0:3" } },
-		{ "i64", { "const:-7", "random:-9:9" }, { "const:1e19", "const:0.1" } },
+		{ "i64", { "const:-7", "random:-9:9" },
+		  { "const:1e19", "const:0.1", "const:9223372036854775808",
+		    "const:-9223372036854775809" } },
+		{ "u64", { "const:18446744073709551615", "random:0:18446744073709551615" },
+		  { "const:18446744073709551616", "const:-1", "random:-1:1" } },
 		{ "f16", { "const:0.1", "random:-6e4:6e4" }, { "const:1e5", "random:0:1e30" } },
 		{ "f32", { "const:1e-50", "random:-1e38:1e38" }, { "const:1e39" } },
 	};
@@ -407,6 +415,45 @@ TEST(numbers_that_inputs_have_not)
 			ENDS(RLX("run", "t.rlx", "--input", text), 2, err, want);
 		}
 	}
+}
+
+/* Integers are filled as they are written, those that a double has not, too. */
+TEST(integers_that_a_double_has_not)
+{
+	static const struct {
+		const char *dtype, *text;
+		uint64_t want;
+	} t[] = {
+		{ "i64", "9007199254740993", 9007199254740993 },
+		{ "i64", "-9007199254740993", (uint64_t)-9007199254740993 },
+		{ "i64", "9223372036854775807", INT64_MAX },
+		{ "i64", "-9223372036854775808", (uint64_t)INT64_MIN },
+		{ "u64", "18446744073709551615", UINT64_MAX },
+		{ "u64", "9223372036854775809", 9223372036854775809u },
+		{ "u64", "1e19", 10000000000000000000u },
+	};
+	char text[200];
+	uint64_t got[2];
+	size_t i, k;
+
+	cli_begin();
+	for (i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		snprintf(text, sizeof(text), "graph \"t\" {\n  %%1 = input(name=\"x\", "
+			 "type=%s[2])\n  return \"y\"=%%1\n}\n", t[i].dtype);
+		cli_write("t.rlx", text);
+		for (k = 0; k < 2; k++) {
+			snprintf(text, sizeof(text), k ? "x=random:%s:%s" : "x=const:%s", t[i].text,
+				 t[i].text);
+			ENDS(RLX("run", "t.rlx", "--input", text, "--output", "y=y.npy"), 0, out,
+			     "outputs");
+			read_npy_of("y.npy", rlx_type(*t[i].dtype == 'i' ? RLX_I64 : RLX_U64, 2),
+				    got);
+			CHECKF(got[0] == t[i].want && got[1] == t[i].want, "%s: %llu", text,
+			       (unsigned long long)got[0]);
+		}
+	}
+	ENDS(RLX("run", "t.rlx", "--input", "x=random:9007199254740993:9007199254740992"), 2, err,
+	     "LO not above HI");
 }
 
 TEST(random_inputs_have_a_seed)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Inputs as the command line describes them: shapes first, then contents. */
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -273,53 +275,95 @@ static uint64_t next_random(uint64_t *s)
 	return z ^ (z >> 31);
 }
 
-/* Uniform in [lo, hi]; integers take both ends. */
-static void fill_random(const struct rlx_tensor *t, double lo, double hi, uint64_t seed)
+/* As it was written. A double has few of the integers of 64 bits, whose bits are apart for that. */
+struct number {
+	char	text[64];
+	double	real;
+	int64_t	bits;
+	bool	whole;		/* @bits say it, of a negative one in two's complement */
+};
+
+static bool number_of(const char *text, size_t n, struct number *out)
 {
+	char *end;
+
+	if (n >= sizeof(out->text))
+		return false;
+	memcpy(out->text, text, n);
+	out->text[n] = 0;
+	if (!parse_num(out->text, &out->real))
+		return false;
+	errno = 0;
+	out->bits = out->real < 0 ? strtoll(out->text, &end, 10) :
+		    (int64_t)strtoull(out->text, &end, 10);
+	out->whole = !errno && !*end;
+	if (*end && out->real == floor(out->real) && out->real >= -0x1p63 && out->real < 0x1p64) {
+		out->bits = out->real < 0 ? (int64_t)out->real :
+			    (int64_t)(uint64_t)out->real;	/* 1e3, say */
+		out->whole = true;
+	}
+	return true;
+}
+
+/* "LO:HI" */
+static bool range_of(const char *text, struct number *lo, struct number *hi)
+{
+	size_t n = strcspn(text, ":");
+
+	return text[n] && number_of(text, n, lo) &&
+	       number_of(text + n + 1, strlen(text + n + 1), hi) &&
+	       (lo->real < hi->real ||
+		(lo->real == hi->real && (uint64_t)lo->bits <= (uint64_t)hi->bits));
+}
+
+static void put(const struct rlx_tensor *t, int64_t i, const struct number *v)
+{
+	if (el_is_int(t->type.dtype))
+		el_seti(t, i, v->bits);
+	else
+		el_set(t, i, v->real);
+}
+
+/* Uniform in [lo, hi]; integers take both ends. */
+static void fill_random(const struct rlx_tensor *t, const struct number *lo,
+			const struct number *hi, uint64_t seed)
+{
+	unsigned __int128 many = (unsigned __int128)((uint64_t)hi->bits - (uint64_t)lo->bits) + 1;
 	int64_t n = rlx_type_count(&t->type), i;
 
 	for (i = 0; i < n; i++) {
-		double u = (double)(next_random(&seed) >> 11) * 0x1p-53;
+		uint64_t r = next_random(&seed);
 
 		if (el_is_int(t->type.dtype))
-			el_set(t, i, floor(lo + u * (hi - lo + 1)));
+			el_seti(t, i, (int64_t)((uint64_t)lo->bits + (uint64_t)(r * many >> 64)));
 		else
-			el_set(t, i, lo + u * (hi - lo));
+			el_set(t, i, lo->real +
+			       (double)(r >> 11) * 0x1p-53 * (hi->real - lo->real));
 	}
 }
 
-/* "random:LO:HI" */
-static bool range_of(const char *text, double *lo, double *hi)
-{
-	const char *colon = strchr(text, ':');
-	char first[64];
-
-	if (!colon || (size_t)(colon - text) >= sizeof(first))
-		return false;
-	memcpy(first, text, (size_t)(colon - text));
-	first[colon - text] = 0;
-	return parse_num(first, lo) && parse_num(colon + 1, hi) && *lo <= *hi;
-}
-
 /* Has @dt the number @v: as it is among integers, rounded among floats? */
-static bool has_number(enum rlx_dtype dt, double v)
+static bool has_number(enum rlx_dtype dt, const struct number *v)
 {
 	uint64_t room[2] = { 0 };
 	struct rlx_tensor t = { rlx_scalar(dt), room };
 
-	el_set(&t, 0, v);
-	return el_is_int(dt) ? el_get(&t, 0) == v : isfinite(el_get(&t, 0));
+	put(&t, 0, v);
+	if (!el_is_int(dt))
+		return isfinite(el_get(&t, 0));
+	return v->whole && el_geti(&t, 0) == v->bits &&
+	       (dt == RLX_U64 ? v->real >= 0 : (v->bits < 0) == (v->real < 0));
 }
 
 /* What @spec says of the numbers of an input: from @lo to @hi. */
-static int numbers_of(const struct subject *s, unsigned int i, const char *spec, double *lo,
-		      double *hi)
+static int numbers_of(const struct subject *s, unsigned int i, const char *spec,
+		      struct number *lo, struct number *hi)
 {
 	const char *name = s->in[i].name;
 	enum rlx_dtype dt = s->in[i].type.dtype;
 	bool constant = !strncmp(spec, "const:", 6);
 
-	if (constant && !parse_num(spec + 6, lo))
+	if (constant && !number_of(spec + 6, strlen(spec + 6), lo))
 		return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: want const:NUMBER", name,
 				 spec);
 	if (constant)
@@ -328,9 +372,9 @@ static int numbers_of(const struct subject *s, unsigned int i, const char *spec,
 		return tool_fail(s->cmd, TOOL_USAGE,
 				 "--input %s=%s: want random:LO:HI with LO not above HI", name,
 				 spec);
-	if (!has_number(dt, *lo) || !has_number(dt, *hi))
-		return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: %s has no %.17g", name, spec,
-				 rlx_dtype_name(dt), has_number(dt, *lo) ? *hi : *lo);
+	if (!has_number(dt, lo) || !has_number(dt, hi))
+		return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: %s has no %s", name, spec,
+				 rlx_dtype_name(dt), has_number(dt, lo) ? hi->text : lo->text);
 	return TOOL_OK;
 }
 
@@ -339,8 +383,7 @@ static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 	const char *name = s->in[i].name, *spec = find(&a->input, name);
 	struct rlx_tensor t = { s->in[i].type, NULL };
 	int64_t bytes = rlx_type_bytes(&t.type), k, n;
-	bool whole = el_is_int(t.type.dtype);
-	double lo = whole ? 0 : -1, hi = 1;
+	struct number lo = { "0", 0, 0, true }, hi = { "1", 1, 1, true };
 	char type[96];
 	int rc;
 
@@ -358,15 +401,17 @@ static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 	s->in[i].data = t.data;
 	if (spec && !strcmp(spec, "zeros"))
 		return TOOL_OK;
+	if (!el_is_int(t.type.dtype))
+		lo.real = -1;
 	rc = spec ? numbers_of(s, i, spec, &lo, &hi) : TOOL_OK;
 	if (rc)
 		return rc;
 	n = rlx_type_count(&t.type);
 	if (spec && !strncmp(spec, "const:", 6))
 		for (k = 0; k < n; k++)
-			el_set(&t, k, lo);
+			put(&t, k, &lo);
 	else
-		fill_random(&t, lo, hi, a->seed + i * 0x100000001b3u);
+		fill_random(&t, &lo, &hi, a->seed + i * 0x100000001b3u);
 	return TOOL_OK;
 }
 
