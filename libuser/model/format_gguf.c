@@ -99,6 +99,6 @@ static enum rlx_status build(struct rlx_model *m, const struct rlx_instance *wan
 
 const struct rlx_model_format rlx_format_gguf = {
 	.name = "GGUF",
-	.looks = "a file that begins with GGUF, of a llama, qwen2, qwen3 or qwen3moe",
+	.looks = "a file that begins with GGUF, of a llama, qwen2, qwen3, qwen3moe or gpt2",
 	.probe = probe, .open = open_file, .close = close_file, .mapped = mapped, .build = build,
 };

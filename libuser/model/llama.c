@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Decoders of the llama family out of .gguf files: RMS norms, rotary positions, attention with
- * grouped heads, a gated feed-forward network or experts that are such. Weights stay mapped,
- * those in blocks packed.
+ * grouped heads, a gated feed-forward network or experts that are such. And gpt2, with layer norms,
+ * a table of positions, and a network without gate. Weights stay mapped, those in blocks packed.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -15,14 +15,18 @@
 #include "model/llama.h"
 #include "rlx/blocks.h"
 
+enum family { ANY_FAMILY, LLAMA, GPT2 };
+
 /* What differs between architectures; a bias or a norm of heads is used where the file has it. */
 static const struct arch {
-	const char		*name;
-	enum rlx_rope_style	 style;
-	bool			 experts;	/* there always are */
+	const char	*name;
+	uint8_t		 style;		/* enum rlx_rope_style */
+	bool		 experts;	/* there always are */
+	uint8_t		 family;
 } archs[] = {
-	{ "llama", RLX_ROPE_GPTJ, false }, { "qwen2", RLX_ROPE_NEOX, false },
-	{ "qwen3", RLX_ROPE_NEOX, false }, { "qwen3moe", RLX_ROPE_NEOX, true },
+	{ "llama", RLX_ROPE_GPTJ, false, LLAMA }, { "qwen2", RLX_ROPE_NEOX, false, LLAMA },
+	{ "qwen3", RLX_ROPE_NEOX, false, LLAMA }, { "qwen3moe", RLX_ROPE_NEOX, true, LLAMA },
+	{ "gpt2", RLX_ROPE_NEOX, false, GPT2 },
 };
 
 enum { N_ARCH = sizeof(archs) / sizeof(archs[0]), NAME = 96, MOST = 1 << 24 };
@@ -104,7 +108,7 @@ static enum rlx_status find_arch(struct llama *m, struct rlx_error *err)
 		if (strlen(archs[i].name) == v.n && !memcmp(archs[i].name, v.data, v.n))
 			m->arch = &archs[i];
 	return m->arch ? RLX_OK : rlx_fail(err, RLX_ENOSUP, "%s: architecture \"%.*s\" is not "
-					   "supported; llama, qwen2, qwen3 and qwen3moe are", m->path,
+					   "supported; llama, qwen2, qwen3, qwen3moe and gpt2 are", m->path,
 					   (int)(v.n < 40 ? v.n : 40), (const char *)v.data);
 }
 
@@ -133,9 +137,10 @@ static enum rlx_status read_scaling(struct llama *m, struct rlx_error *err)
 /* Keys of what is not built. */
 static enum rlx_status refuse(const struct llama *m, struct rlx_error *err)
 {
+	enum { CAUSAL };	/* of all others 0 is what is built */
 	static const char *const keys[] = {
-		"expert_shared_count", "expert_group_count", "expert_weights_scale",
-		"leading_dense_block_count", "interleave_moe_layer_step",
+		[CAUSAL] = "attention.causal", "expert_shared_count", "expert_group_count",
+		"expert_weights_scale", "leading_dense_block_count", "interleave_moe_layer_step",
 		"attention.sliding_window", "rope.scaling.attn_factor",
 		"attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 		"residual_scale", "embedding_scale", "attention.scale",
@@ -144,12 +149,10 @@ static enum rlx_status refuse(const struct llama *m, struct rlx_error *err)
 	unsigned int i;
 
 	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (key_at(m, keys[i], &v) && (v.type == RLX_GGUF_F32 ? v.f != 0 : v.u != 0))
+		if (key_at(m, keys[i], &v) &&
+		    (v.type == RLX_GGUF_F32 ? v.f != 0 : v.u != 0) != (i == CAUSAL))
 			return rlx_fail(err, RLX_ENOSUP, "%s: key %s.%s is not supported", m->path,
 					m->arch->name, keys[i]);
-	if (key_at(m, "attention.causal", &v) && !v.u)
-		return rlx_fail(err, RLX_ENOSUP, "%s: attention that is not causal is not "
-				"supported", m->path);
 	if ((key_at(m, "expert_gating_func", &v) && v.u > 1) ||
 	    (key_at(m, "expert_weights_norm", &v) && !v.u))
 		return rlx_fail(err, RLX_ENOSUP, "%s: experts that are not weighed by a softmax "
@@ -193,10 +196,13 @@ static enum rlx_status read_keys(struct llama *m, struct rlx_error *err)
 	d = st ? 0 : m->width / m->heads;
 	st = st ? st : count_at(m, "attention.key_length", 1, d, &m->key, err);
 	st = st ? st : count_at(m, "attention.value_length", 1, d, &m->value, err);
-	st = st ? st : count_at(m, "rope.dimension_count", 2, m->key, &m->n_rot, err);
-	st = st ? st : real_at(m, "attention.layer_norm_rms_epsilon", 0, &m->eps, err);
-	st = st ? st : real_at(m, "rope.freq_base", 10000, &m->base, err);
-	st = st ? st : read_scaling(m, err);
+	st = st ? st : real_at(m, m->arch->family == GPT2 ? "attention.layer_norm_epsilon" :
+			       "attention.layer_norm_rms_epsilon", 0, &m->eps, err);
+	if (!st && m->arch->family == LLAMA) {
+		st = count_at(m, "rope.dimension_count", 2, m->key, &m->n_rot, err);
+		st = st ? st : real_at(m, "rope.freq_base", 10000, &m->base, err);
+		st = st ? st : read_scaling(m, err);
+	}
 	if (st)
 		return st;
 	if (m->heads % m->kv_heads || m->n_rot % 2 || m->n_rot > m->key || !m->key || !m->value)
@@ -248,78 +254,94 @@ static enum rlx_status need_stack(struct llama *m, const char *name, const int64
 	return RLX_OK;
 }
 
-static enum rlx_status need(struct llama *m, const char *name, int64_t rows, int64_t cols,
-			    bool optional, struct rlx_error *err)
-{
-	return need_stack(m, name, (int64_t[3]){ 0, rows, cols }, optional, err);
-}
-
 /* What there is of each layer: [rows, cols], or [cols]; of experts a stack of it. */
-enum extent { NO_ROWS, WIDTH, INNER, QUERY, KEY, VALUE, HEADS, HEAD, EXPERTS, N_EXTENT };
+enum extent { NO_ROWS, WIDTH, INNER, QUERY, KEY, VALUE, QKV, HEADS, HEAD, EXPERTS, VOCAB, CONTEXT,
+	      FREQUENCIES, N_EXTENT };
 enum feed { ANY, ONE, ROUTER, STACK };		/* which layers have it; ONE: without experts */
 
 static const struct part {
 	const char	*leaf;
-	enum extent	 rows, cols;
+	uint8_t		 rows, cols;	/* of enum extent */
 	bool		 optional;
-	enum feed	 feed;
+	uint8_t		 feed, family;
 } parts[] = {
 	{ "attn_norm.weight", NO_ROWS, WIDTH, false }, { "ffn_norm.weight", NO_ROWS, WIDTH, false },
-	{ "attn_q.weight", QUERY, WIDTH, false }, { "attn_k.weight", KEY, WIDTH, false },
-	{ "attn_v.weight", VALUE, WIDTH, false }, { "attn_output.weight", WIDTH, HEADS, false },
-	{ "ffn_gate.weight", INNER, WIDTH, false, ONE },
+	{ "attn_norm.bias", NO_ROWS, WIDTH, false, ANY, GPT2 },
+	{ "ffn_norm.bias", NO_ROWS, WIDTH, false, ANY, GPT2 },
+	{ "attn_qkv.weight", QKV, WIDTH, false, ANY, GPT2 },
+	{ "attn_qkv.bias", NO_ROWS, QKV, true, ANY, GPT2 },
+	{ "attn_q.weight", QUERY, WIDTH, false, ANY, LLAMA },
+	{ "attn_k.weight", KEY, WIDTH, false, ANY, LLAMA },
+	{ "attn_v.weight", VALUE, WIDTH, false, ANY, LLAMA },
+	{ "attn_output.weight", WIDTH, HEADS, false },
+	{ "ffn_gate.weight", INNER, WIDTH, false, ONE, LLAMA },
 	{ "ffn_up.weight", INNER, WIDTH, false, ONE },
 	{ "ffn_down.weight", WIDTH, INNER, false, ONE },
-	{ "ffn_gate_inp.weight", EXPERTS, WIDTH, false, ROUTER },
-	{ "ffn_gate_exps.weight", INNER, WIDTH, false, STACK },
-	{ "ffn_up_exps.weight", INNER, WIDTH, false, STACK },
-	{ "ffn_down_exps.weight", WIDTH, INNER, false, STACK },
-	{ "attn_q.bias", NO_ROWS, QUERY, true }, { "attn_k.bias", NO_ROWS, KEY, true },
-	{ "attn_v.bias", NO_ROWS, VALUE, true }, { "attn_output.bias", NO_ROWS, WIDTH, true },
-	{ "ffn_gate.bias", NO_ROWS, INNER, true, ONE },
+	{ "ffn_gate_inp.weight", EXPERTS, WIDTH, false, ROUTER, LLAMA },
+	{ "ffn_gate_exps.weight", INNER, WIDTH, false, STACK, LLAMA },
+	{ "ffn_up_exps.weight", INNER, WIDTH, false, STACK, LLAMA },
+	{ "ffn_down_exps.weight", WIDTH, INNER, false, STACK, LLAMA },
+	{ "attn_q.bias", NO_ROWS, QUERY, true, ANY, LLAMA },
+	{ "attn_k.bias", NO_ROWS, KEY, true, ANY, LLAMA },
+	{ "attn_v.bias", NO_ROWS, VALUE, true, ANY, LLAMA },
+	{ "attn_output.bias", NO_ROWS, WIDTH, true },
+	{ "ffn_gate.bias", NO_ROWS, INNER, true, ONE, LLAMA },
 	{ "ffn_up.bias", NO_ROWS, INNER, true, ONE },
 	{ "ffn_down.bias", NO_ROWS, WIDTH, true, ONE },
 	{ "attn_q_norm.weight", NO_ROWS, HEAD, true },
 	{ "attn_k_norm.weight", NO_ROWS, HEAD, true },
 };
 
-enum { N_PART = sizeof(parts) / sizeof(parts[0]) };
+/* And of all layers together */
+static const struct part shared[] = {
+	{ "token_embd.weight", VOCAB, WIDTH, false }, { "output.weight", VOCAB, WIDTH, true },
+	{ "output_norm.weight", NO_ROWS, WIDTH, false },
+	{ "output_norm.bias", NO_ROWS, WIDTH, false, ANY, GPT2 },
+	{ "position_embd.weight", CONTEXT, WIDTH, false, ANY, GPT2 },
+	{ "rope_freqs.weight", NO_ROWS, FREQUENCIES, true, ANY, LLAMA },
+};
+
+enum { N_PART = sizeof(parts) / sizeof(parts[0]), N_SHARED = sizeof(shared) / sizeof(shared[0]) };
 
 static bool has_part(const struct llama *m, const struct part *p)
 {
-	return p->feed == ANY || (p->feed == ONE) == !m->experts;
+	return (p->feed == ANY || (p->feed == ONE) == !m->experts) &&
+	       (p->family == ANY_FAMILY || p->family == m->arch->family);
 }
 
-static enum rlx_status need_layer(struct llama *m, int64_t l, struct rlx_error *err)
+/* Those of layer @l, or what is @shared if that is -1 */
+static enum rlx_status need_parts(struct llama *m, int64_t l, struct rlx_error *err)
 {
 	const int64_t extent[N_EXTENT] = {
 		[WIDTH] = m->width, [INNER] = m->inner, [QUERY] = m->heads * m->key,
 		[KEY] = m->kv_heads * m->key, [VALUE] = m->kv_heads * m->value,
+		[QKV] = m->heads * m->key + m->kv_heads * (m->key + m->value),
 		[HEADS] = m->heads * m->value, [HEAD] = m->key, [EXPERTS] = m->experts,
+		[VOCAB] = m->vocab, [CONTEXT] = m->context, [FREQUENCIES] = m->n_rot / 2,
 	};
 	enum rlx_status st = RLX_OK;
 	char name[NAME];
 	size_t i;
 
-	for (i = 0; i < N_PART && !st; i++) {
-		const struct part *p = &parts[i];
+	for (i = 0; i < (l < 0 ? N_SHARED : N_PART) && !st; i++) {
+		const struct part *p = l < 0 ? &shared[i] : &parts[i];
 		const int64_t dim[3] = { p->feed == STACK ? m->experts : 0, extent[p->rows],
 					 extent[p->cols] };
 
 		if (has_part(m, p))
-			st = need_stack(m, in_layer(name, l, p->leaf), dim, p->optional, err);
+			st = need_stack(m, l < 0 ? p->leaf : in_layer(name, l, p->leaf), dim,
+					p->optional, err);
 	}
 	return st;
 }
 
-static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
+static enum rlx_status read_factors(struct llama *m, struct rlx_error *err)
 {
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, "rope_freqs.weight");
-	enum rlx_status st = need(m, "rope_freqs.weight", 0, m->n_rot / 2, true, err);
 	int64_t i;
 
-	if (st || !t)
-		return st;
+	if (!t)
+		return RLX_OK;
 	if (t->type.dtype != RLX_F32)
 		return rlx_fail(err, RLX_ENOSUP, "%s: tensor rope_freqs.weight is not F32",
 				m->path);
@@ -336,15 +358,18 @@ static enum rlx_status need_factors(struct llama *m, struct rlx_error *err)
 /* Is the name one that need_all() looked for? */
 static bool is_known(const struct llama *m, const char *name)
 {
+	const struct part *p = parts;
 	long long l;
 	int at = 0;
-	size_t i;
+	size_t n = N_PART, i;
 
-	if (sscanf(name, "blk.%lld.%n", &l, &at) != 1 || !at || l < 0 || l >= m->layers)
-		return !strcmp(name, "token_embd.weight") || !strcmp(name, "output.weight") ||
-		       !strcmp(name, "output_norm.weight") || !strcmp(name, "rope_freqs.weight");
-	for (i = 0; i < N_PART; i++)
-		if (has_part(m, &parts[i]) && !strcmp(name + at, parts[i].leaf))
+	if (sscanf(name, "blk.%lld.%n", &l, &at) != 1 || !at || l < 0 || l >= m->layers) {
+		p = shared;
+		n = N_SHARED;
+		at = 0;
+	}
+	for (i = 0; i < n; i++)
+		if (has_part(m, &p[i]) && !strcmp(name + at, p[i].leaf))
 			return true;
 	return false;
 }
@@ -373,12 +398,9 @@ static enum rlx_status need_all(struct llama *m, struct rlx_error *err)
 	m->vocab = t && t->type.rank == 2 ? t->type.dim[0] : 1;
 	if (m->vocab < 1)
 		return rlx_fail(err, RLX_ESHAPE, "%s: token_embd.weight has no rows", m->path);
-	st = need(m, "token_embd.weight", m->vocab, m->width, false, err);
-	st = st ? st : need(m, "output_norm.weight", 0, m->width, false, err);
-	st = st ? st : need(m, "output.weight", m->vocab, m->width, true, err);
-	st = st ? st : need_factors(m, err);
-	for (l = 0; l < m->layers && !st; l++)
-		st = need_layer(m, l, err);
+	for (st = RLX_OK, l = -1; l < m->layers && !st; l++)
+		st = need_parts(m, l, err);
+	st = st ? st : read_factors(m, err);
 	return st ? st : all_used(m, err);
 }
 
@@ -463,11 +485,14 @@ static rlx_value as_f32(struct build *q, rlx_value v, enum rlx_dtype dt)
 	return dt == RLX_F32 ? v : rlx_emit(q->g, cast, .x = v, .to = RLX_F32);
 }
 
-/* A vector; none if the file has none. */
-static rlx_value vector(struct build *q, const char *name)
+/* The vector @name, which ends in "weight", or its "bias"; none if the file has none. */
+static rlx_value vector(struct build *q, const char *name, const char *what)
 {
-	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
+	const struct rlx_gguf_tensor *t;
+	char leaf[NAME];
 
+	snprintf(leaf, sizeof(leaf), "%.*s%s", (int)(strlen(name) - strlen("weight")), name, what);
+	t = rlx_gguf_find(q->m->file, leaf);
 	return t ? as_f32(q, constant(q, t, t->type), t->type.dtype) : RLX_NONE;
 }
 
@@ -487,12 +512,10 @@ static struct rlx_linear linear(struct build *q, const char *name)
 {
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
 	struct rlx_linear w = { .w = RLX_NONE };
-	char leaf[NAME];
 
 	if (!t)
 		return w;
-	snprintf(leaf, sizeof(leaf), "%.*sbias", (int)(strlen(name) - strlen("weight")), name);
-	w.bias = vector(q, leaf);
+	w.bias = vector(q, name, "bias");
 	w.scheme = rlx_gguf_scheme(t->format);
 	w.w = w.scheme < 0 ? as_f32(q, constant(q, t, t->type), t->type.dtype) : packed(q, t);
 	return w;
@@ -507,8 +530,10 @@ static struct rlx_linear layer_linear(struct build *q, int64_t l, const char *le
 
 static struct rlx_norm norm(struct build *q, const char *name)
 {
-	return (struct rlx_norm){ .gamma = vector(q, name), .eps = (float)q->m->eps,
-				  .kind = RLX_NORM_RMS };
+	return (struct rlx_norm){ .gamma = vector(q, name, "weight"),
+				  .beta = vector(q, name, "bias"), .eps = (float)q->m->eps,
+				  .kind = q->m->arch->family == GPT2 ? RLX_NORM_LAYER :
+					  RLX_NORM_RMS };
 }
 
 static struct rlx_norm layer_norm(struct build *q, int64_t l, const char *leaf)
@@ -518,24 +543,33 @@ static struct rlx_norm layer_norm(struct build *q, int64_t l, const char *leaf)
 	return norm(q, in_layer(name, l, leaf));
 }
 
-static rlx_value embed(struct build *q, rlx_value ids)
+/* Rows of table @name, by @indices or from the first to the last of the sequence */
+static rlx_value rows_of(struct build *q, const char *name, rlx_value indices)
 {
-	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, "token_embd.weight");
+	const struct rlx_gguf_tensor *t = rlx_gguf_find(q->m->file, name);
 	int scheme = rlx_gguf_scheme(t->format);
 	rlx_value v = scheme < 0 ? constant(q, t, t->type) : packed(q, t);
 
-	v = rlx_emit(q->g, gather, .x = v, .indices = ids);
+	v = indices.id ? rlx_emit(q->g, gather, .x = v, .indices = indices) :
+	    rlx_emit(q->g, slice, .x = v, .axes = RLX_INTS(0), .starts = RLX_INTS(0),
+		     .ends = RLX_INTS(q->seq));
 	return scheme < 0 ? as_f32(q, v, t->type.dtype) :
 	       rlx_emit(q->g, dequantize_packed, .x = v, .scheme = scheme);
 }
 
-static void tables(struct build *q)
+/* What stands for tokens, and where they stand: added to them, or tables for layers to rotate by */
+static rlx_value embed(struct build *q, rlx_value ids)
 {
 	struct rlx_rope_tables t = { .size = sizeof(t), .positions = q->seq, .n_rot = q->m->n_rot,
 				     .base = q->m->base, .scale = q->m->scale,
 				     .factors = q->m->factors };
+	rlx_value x = rows_of(q, "token_embd.weight", ids);
 
+	if (q->m->arch->family == GPT2)
+		return rlx_emit(q->g, add, .a = x, .b = rows_of(q, "position_embd.weight",
+								RLX_NONE));
 	rlx_block_rope_tables(q->g, &t, &q->cos, &q->sin);
+	return x;
 }
 
 /* "ffn_gate_exps.weight", out of "gate" and what follows. */
@@ -550,9 +584,11 @@ static struct rlx_linear feed_linear(struct build *q, int64_t l, const char *wha
 static rlx_value layer(struct build *q, rlx_value x, int64_t l)
 {
 	const struct llama *m = q->m;
+	const bool gpt2 = m->arch->family == GPT2;
 	const char *of = m->experts ? "_exps.weight" : ".weight";
 	struct rlx_attention_block a = {
-		.size = sizeof(a), .q = layer_linear(q, l, "attn_q.weight"),
+		.size = sizeof(a),
+		.q = layer_linear(q, l, gpt2 ? "attn_qkv.weight" : "attn_q.weight"),
 		.k = layer_linear(q, l, "attn_k.weight"), .v = layer_linear(q, l, "attn_v.weight"),
 		.out = layer_linear(q, l, "attn_output.weight"),
 		.q_norm = layer_norm(q, l, "attn_q_norm.weight"),
@@ -574,7 +610,10 @@ static rlx_value layer(struct build *q, rlx_value x, int64_t l)
 		.ffn = m->experts ? NULL : &moe.experts, .moe = m->experts ? &moe : NULL,
 	};
 
-	moe.experts.gate.act = RLX_ACT_SILU;
+	if (gpt2)
+		moe.experts.up.act = RLX_ACT_GELU_TANH;
+	else
+		moe.experts.gate.act = RLX_ACT_SILU;
 	return rlx_block_layer(q->g, x, &all);
 }
 
@@ -594,7 +633,6 @@ enum rlx_status llama_graph(struct llama *m, int64_t batch, int64_t seq, struct 
 				(long long)m->context);
 	q.g = rlx_graph_new(m->arch->name);
 	x = embed(&q, rlx_input(q.g, "input_ids", rlx_type(RLX_I64, batch, seq)));
-	tables(&q);
 	for (l = 0; l < m->layers; l++)
 		x = layer(&q, x, l);
 	last = norm(&q, "output_norm.weight");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decoders of the llama family out of .gguf files. */
+/* Decoders of the llama family, and gpt2, out of .gguf files. */
 #ifndef RLX_MODEL_LLAMA_H
 #define RLX_MODEL_LLAMA_H
 

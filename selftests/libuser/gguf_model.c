@@ -429,6 +429,75 @@ TEST(experts_refused)
 	refused(&f, RLX_ERANGE, "qwen3moe.expert_count");
 }
 
+/* As rlx train writes it: layer norms, a table of positions, q, k and v in one tensor, no gate. */
+static void fill_gpt2(struct file *f)
+{
+	static const char *const of_layer[][2] = {
+		{ "blk.0.attn_norm.weight", "blk.0.attn_norm.bias" },
+		{ "blk.0.ffn_norm.weight", "blk.0.ffn_norm.bias" },
+		{ "output_norm.weight", "output_norm.bias" },
+		{ "blk.0.attn_output.bias", "blk.0.ffn_down.bias" },
+	};
+	int i;
+
+	memset(f, 0, sizeof(*f));
+	f->seed = rlx_test_seed();
+	snprintf(f->path, sizeof(f->path), "/tmp/rlx-gguf-model-%d.gguf", (int)getpid());
+	key_text(f, "general.architecture", "gpt2");
+	key_u32(f, "gpt2.block_count", 1);
+	key_u32(f, "gpt2.embedding_length", WIDTH);
+	key_u32(f, "gpt2.feed_forward_length", INNER);
+	key_u32(f, "gpt2.context_length", CONTEXT);
+	key_u32(f, "gpt2.attention.head_count", HEADS);
+	key_f32(f, "gpt2.attention.layer_norm_epsilon", 1e-5);
+	tensor(f, "token_embd.weight", VOCAB, WIDTH);
+	tensor(f, "position_embd.weight", CONTEXT, WIDTH);
+	tensor(f, "blk.0.attn_qkv.weight", 3 * WIDTH, WIDTH);
+	tensor(f, "blk.0.attn_qkv.bias", 0, 3 * WIDTH);
+	tensor(f, "blk.0.attn_output.weight", WIDTH, WIDTH);
+	tensor(f, "blk.0.ffn_up.weight", INNER, WIDTH);
+	tensor(f, "blk.0.ffn_up.bias", 0, INNER);
+	tensor(f, "blk.0.ffn_down.weight", WIDTH, INNER);
+	for (i = 0; i < 8; i++)
+		tensor(f, of_layer[i / 2][i % 2], 0, WIDTH);
+}
+
+TEST(gpt2)
+{
+	static float want[2 * SEQ * VOCAB], y[2 * SEQ * VOCAB];
+	static struct file f, g;
+	struct rlx_named_tensor in;
+	double off = 0, top = 0;
+	int i;
+
+	fill_gpt2(&f);
+	save(&f);
+	in = input(&f, 2, SEQ);
+	run(&f, "ref", &in, want);
+	run(&f, "cpu", &in, y);
+	for (i = 0; i < 2 * SEQ * VOCAB; i++) {
+		off = fmax(off, fabs((double)y[i] - (double)want[i]));
+		top = fmax(top, fabs((double)want[i]));
+	}
+	CHECKF(off <= 1e-5 * top, "off by %g of %g", off, top);
+	for (i = 1; i < (int)f.n; i++) {
+		g = f;			/* only biases of products may be left out */
+		g.v[i] = g.v[--g.n];
+		if (!strstr(f.v[i].name, ".bias") || strstr(f.v[i].name, "norm"))
+			refused(&g, RLX_ENOENT, f.v[i].name);
+	}
+#define BUT(change, st, what) do { g = f; change; refused(&g, st, what); } while (0)
+	BUT(g.v[1].type.dim[0]--, RLX_ESHAPE, "position_embd.weight");
+	BUT(g.v[2].type.dim[0]--, RLX_ESHAPE, "blk.0.attn_qkv.weight is not [192, 64]");
+	BUT(tensor(&g, "blk.0.attn_q.weight", WIDTH, WIDTH), RLX_ENOSUP, "blk.0.attn_q.weight");
+	BUT(tensor(&g, "rope_freqs.weight", 0, 8), RLX_ENOSUP, "rope_freqs.weight");
+	BUT(g.kv[6].key = "gpt2.other", RLX_ENOENT, "layer_norm_epsilon");
+	BUT(key_u32(&g, "gpt2.attention.causal", 0), RLX_ENOSUP, "attention.causal");
+	BUT(key_u32(&g, "gpt2.expert_count", 2), RLX_ENOENT, "expert_used_count");
+#undef BUT
+	remove(f.path);
+}
+
 TEST(lengths_and_inputs_refused)
 {
 	static struct file f;

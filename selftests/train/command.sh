@@ -63,6 +63,18 @@ goes_on()
 	cmp "$tmp/curve.csv" "$tmp/text/curve.csv"
 }
 
+# What it writes as .gguf gives the logits of what it writes as ONNX.
+# gguf FORMAT ATOL
+gguf()
+{
+	text_config "$tmp/gguf" 1 >"$tmp/gguf.conf" && echo "gguf = $1" >>"$tmp/gguf.conf" &&
+	$rlx train "$tmp/gguf.conf" &&
+	$rlx run "$tmp/gguf/model.onnx" --input tokens=random:0:255 --seed 5 \
+		--output "logits=$tmp/logits.npy" &&
+	$rlx run "$tmp/gguf/model.gguf" --input input_ids=random:0:255 --seed 5 \
+		--shape input_ids=1,32 --expect "logits=$tmp/logits.npy" --rtol 0 --atol "$2"
+}
+
 # A FIFO in the place of the curve has no writer: it is refused, and not replaced.
 curve_is_a_fifo()
 {
@@ -395,6 +407,8 @@ custom_op()
 
 check decoder decoder
 check goes-on goes_on
+check gguf-f32 gguf f32 1e-5
+check gguf-q8_0 gguf q8_0 0.02
 check curve-fifo curve_is_a_fifo
 check done-already done_already
 check classifier classifier

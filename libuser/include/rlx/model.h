@@ -23,14 +23,14 @@ struct rlx_runner;
 /**
  * rlx_model_open - map and parse a model of whatever format it is found to have.
  * @path: an ONNX file; a GGUF file of a decoder (architecture llama, with experts or without,
- *        qwen2, qwen3 or qwen3moe; rotary positions as they are, divided, or by rope_freqs), whose
- *        input is "input_ids" i64[batch, sequence] and its output "logits" f32[batch, sequence,
- *        vocabulary], each of the texts seen from its begin to the row's token, weights in
- *        blocks of rlx/scheme.h staying packed; a plan file (rlx/aot.h) without params and
- *        states, which runners run for the shapes that it is for, under no precision but its
- *        own, and whose graph cannot be compiled; the text form of a graph without states
- *        (rlx_graph_print()), which is then as rlx_model_from_graph() makes it, and whose file is
- *        read once; or the folder of a BERT encoder (rlx/bert.h), whose inputs are
+ *        qwen2, qwen3 or qwen3moe; rotary positions as they are, divided, or by rope_freqs; gpt2,
+ *        as rlx train writes it), whose input is "input_ids" i64[batch, sequence] and its output
+ *        "logits" f32[batch, sequence, vocabulary], each of the texts seen from its begin to the
+ *        row's token, weights in blocks of rlx/scheme.h staying packed; a plan file (rlx/aot.h)
+ *        without params and states, which runners run for the shapes that it is for, under no
+ *        precision but its own, and whose graph cannot be compiled; the text form of a graph
+ *        without states (rlx_graph_print()), which is then as rlx_model_from_graph() makes it, and
+ *        whose file is read once; or the folder of a BERT encoder (rlx/bert.h), whose inputs are
  *        "input_ids" i64[batch, sequence], "lengths" i64[batch] and, where given,
  *        "token_type_ids", and its output "last_hidden_state". Kept mapped; must not be
  *        truncated while the model lives
