@@ -46,9 +46,11 @@ void rig_fini(struct rig *r)
 void rig_reset(struct rig *r)
 {
 	const char *device = r->device;
+	uint64_t seed = r->seed;
 
 	rig_fini(r);
 	rig_init(r, device);
+	r->seed = seed;
 }
 
 rlx_value rig_input(struct rig *r, struct rlx_type t, const void *data)

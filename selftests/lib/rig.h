@@ -28,7 +28,7 @@ struct rig {
 
 void rig_init(struct rig *r, const char *device);
 void rig_fini(struct rig *r);
-/* Start over with an empty graph on the same device. */
+/* Start over with an empty graph on the same device; what is drawn then is other than before. */
 void rig_reset(struct rig *r);
 
 /* Inputs are named i0, i1 ...; data is copied. */

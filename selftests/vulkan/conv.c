@@ -174,13 +174,12 @@ static void check_shape(struct rig *r, const struct shape *c)
 
 TEST(shapes)
 {
-	uint64_t seed = rlx_test_seed();	/* the rig's begins anew with each graph */
 	struct rig r;
 	int i;
 
 	rig_init(&r, "vulkan");
 	for (i = 0; i < CASES; i++) {
-		struct shape c = draw(&seed);
+		struct shape c = draw(&r.seed);
 
 		check_shape(&r, &c);
 	}

@@ -13,7 +13,8 @@
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
-enum { CASES = 60 };
+/* Compiling for a kind is what takes long on a CPU; sizes of each are many. */
+enum { KINDS = 3, SIZES = 20 };
 
 struct product {
 	int64_t		m, n, k, batch;
@@ -27,29 +28,35 @@ static int64_t any_of(uint64_t *seed, const int64_t *v, uint64_t n)
 	return v[rlx_test_rand(seed) % n];
 }
 
-static struct product draw(uint64_t *seed)
+/* What a shader is compiled for */
+static struct product draw_kind(uint64_t *seed)
 {
-	static const int64_t rows[] = { 1, 7, 8, 16, 33, 64, 100, 128, 200, 384 };
-	static const int64_t whole[] = { 8, 16, 24, 64, 72, 128, 136, 200, 256 };
-	static const int64_t depth[] = { 8, 16, 40, 64, 96, 256, 1000 };
 	static const int acts[] = { RLX_ACT_NONE, RLX_ACT_RELU, RLX_ACT_GELU };
 	static const enum rlx_dtype outs[] = { RLX_F16, RLX_F32, RLX_BF16 };
 	uint64_t bits = rlx_test_rand(seed);
-	struct product p = {
-		.m = any_of(seed, rows, 10), .n = any_of(seed, whole, 9),
-		.k = any_of(seed, depth, 7),
-		.batch = bits & 1 ? 1 : 3, .ta = bits & 2, .tb = bits & 4, .shared = bits & 8,
-		.bias = bits & 16, .residual = bits & 32,
-	};
+	struct product p = { .ta = bits & 1, .tb = bits & 2 };
 
 	p.act = acts[rlx_test_rand(seed) % 3];
 	p.in = rlx_test_rand(seed) & 1 ? RLX_F16 : RLX_BF16;
 	p.out = outs[rlx_test_rand(seed) % 3];
-	if (bits >> 6 & 7)	/* else rows that are no whole vectors */
-		return p;
-	p.n += 3;
-	p.k += 1;
 	return p;
+}
+
+/* @whole: rows are whole vectors */
+static void draw_sizes(struct product *p, bool whole, uint64_t *seed)
+{
+	static const int64_t rows[] = { 1, 7, 8, 16, 33, 64, 100, 128, 200, 384 };
+	static const int64_t vectors[] = { 8, 16, 24, 64, 72, 128, 136, 200, 256 };
+	static const int64_t depth[] = { 8, 16, 40, 64, 96, 256, 1000 };
+	uint64_t bits = rlx_test_rand(seed);
+
+	p->batch = bits & 1 ? 1 : 3;
+	p->shared = bits & 2;
+	p->bias = bits & 4;
+	p->residual = bits & 8;
+	p->m = any_of(seed, rows, 10);
+	p->n = any_of(seed, vectors, 9) + (whole ? 0 : 3);
+	p->k = any_of(seed, depth, 7) + (whole ? 0 : 1);
 }
 
 /* Where element (@i, @j) of a matrix of @dim is, or of its transpose's */
@@ -117,13 +124,16 @@ static void check_product(struct rig *r, const struct product *p)
 TEST(products)
 {
 	struct rig r;
-	int i;
+	int i, k;
 
 	rig_init(&r, "vulkan");
-	for (i = 0; i < CASES; i++) {
-		struct product p = draw(&r.seed);
+	for (k = 0; k < KINDS; k++) {
+		struct product p = draw_kind(&r.seed);
 
-		check_product(&r, &p);
+		for (i = 0; i < SIZES; i++) {
+			draw_sizes(&p, k < KINDS - 1, &r.seed);
+			check_product(&r, &p);
+		}
 	}
 	rig_fini(&r);
 }
