@@ -28,7 +28,7 @@ check-vulkan:
 	$(Q)for f in $(VK_SPV); do spirv-val --target-env vulkan1.2 --scalar-block-layout \
 		$$f || exit 1; done
 	$(Q)$(VULKAN_ENV) $(RUN) -g $@ -j $(JOBS) $(VULKAN_BIN) $(VULKAN_RIGS) \
-		$(VULKAN_MODELS)
+		$(VULKAN_MODELS) "$(BUILD)/test/gpu/extent small_nets"
 	$(Q)RLX_VK_DISCRETE=1 $(VULKAN_ENV) $(RUN) -g $@-discrete -j $(JOBS) $(VULKAN_DISCRETE)
 
 # Beside the CUDA backend, on a GPU that has drivers for both.
