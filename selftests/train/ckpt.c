@@ -35,7 +35,7 @@ TEST(random_states_come_back)
 				t.dim[k] = (int64_t)(rlx_test_rand(&r) % 40);
 			if (i == 1)
 				t = rlx_type(RLX_F32, 3000000 + (int64_t)(rlx_test_rand(&r) % 2000000));
-			snprintf(name, sizeof(name), "blocks.%u.\"q\"\\\xc3\xa9", i);
+			snprintf(name, sizeof(name), "blocks.%u.\"q\"\\\x01\n\x7f\xc3\xa9", i);
 			state_add(&s, name, t, rlx_test_rand(&r) % 2);
 		}
 		save_ok(ck, &s, 100 + round);
@@ -345,6 +345,10 @@ TEST(bad_sets_are_refused)
 	s.tensor[1].name = "weight";
 	CHECK_EQ(rlx_ckpt_save_set(ck, &s.set, 1), RLX_EEXIST);
 	s.tensor[1].name = NULL;
+	CHECK_EQ(rlx_ckpt_save_set(ck, &s.set, 1), RLX_EINVAL);
+	s.tensor[1].name = "bias\xff";
+	CHECK_EQ(rlx_ckpt_save_set(ck, &s.set, 1), RLX_EINVAL);
+	s.tensor[1].name = "__metadata__";
 	CHECK_EQ(rlx_ckpt_save_set(ck, &s.set, 1), RLX_EINVAL);
 	s.tensor[1].name = "bias";
 	s.tensor[0].buf.bytes = 100;
