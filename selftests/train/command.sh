@@ -75,6 +75,18 @@ gguf()
 		--shape input_ids=1,32 --expect "logits=$tmp/logits.npy" --rtol 0 --atol "$2"
 }
 
+# Averages of weights are no weights: model.safetensors has none, and training goes on with them.
+averages()
+{
+	text_config "$tmp/ema" 2 | sed 's/^\[train\]/&\nema = 0.9/' >"$tmp/ema.conf" &&
+	$rlx train "$tmp/ema.conf" || return 1
+	at=$tmp/ema/checkpoints/latest
+	! grep -qa '"ema\.' "$at/model.safetensors" && grep -qa '"tok"' "$at/model.safetensors" &&
+	grep -qa '"ema\.tok"' "$at/optim.safetensors" || return 1
+	sed -i 's/^steps = 2/steps = 3/' "$tmp/ema.conf"
+	$rlx train "$tmp/ema.conf" >"$tmp/got" && grep -q 'goes on at step 2' "$tmp/got"
+}
+
 # A FIFO in the place of the curve has no writer: it is refused, and not replaced.
 curve_is_a_fifo()
 {
@@ -409,6 +421,7 @@ check decoder decoder
 check goes-on goes_on
 check gguf-f32 gguf f32 1e-5
 check gguf-q8_0 gguf q8_0 0.02
+check averages averages
 check curve-fifo curve_is_a_fifo
 check done-already done_already
 check classifier classifier

@@ -178,40 +178,10 @@ static bool build_sample(struct train_job *j)
 
 /* ---- checkpoints ---- */
 
-/* All states as they are now: a device brings its own back for that. */
-static bool list_states(struct train_job *j, struct rlx_ckpt_set *set,
-			struct rlx_ckpt_blob *blob, struct rlx_loader_pos *pos)
-{
-	unsigned int i, n = rlx_program_io_count(j->train.p, RLX_IO_STATE);
-
-	for (i = 0; i < n; i++) {
-		const char *name = rlx_program_io_name(j->train.p, RLX_IO_STATE, i);
-
-		j->tensor[i] = (struct rlx_ckpt_tensor){
-			.name = name, .type = *rlx_program_io_type(j->train.p, RLX_IO_STATE, i),
-			.buf = rlx_session_bound_at(j->train.s, RLX_IO_STATE, i),
-			.file = rlx_train_keeps(name) ? RLX_CKPT_OPTIM : RLX_CKPT_MODEL,
-		};
-		if (!rlx_buf_ptr(j->tensor[i].buf))
-			return train_job_failed(j, rlx_session_error(j->train.s));
-	}
-	rlx_loader_tell(j->ld, pos);
-	*blob = (struct rlx_ckpt_blob){ "loader", pos, sizeof(*pos) };
-	*set = (struct rlx_ckpt_set){ .size = sizeof(*set), .tensor = j->tensor, .n = n,
-				      .blob = blob, .n_blob = 1 };
-	return true;
-}
-
 bool train_job_save(struct train_job *j, uint64_t step)
 {
-	struct rlx_ckpt_set set;
-	struct rlx_ckpt_blob blob;
-	struct rlx_loader_pos pos;
-
-	if (!list_states(j, &set, &blob, &pos))
-		return false;
-	return (!rlx_ckpt_save_set(j->ckpt, &set, step) && !rlx_ckpt_wait(j->ckpt, -1)) ||
-	       train_job_failed(j, rlx_ckpt_error(j->ckpt));
+	return (!rlx_ckpt_save(j->ckpt, j->train.s, j->ld, step) &&
+		!rlx_ckpt_wait(j->ckpt, -1)) || train_job_failed(j, rlx_ckpt_error(j->ckpt));
 }
 
 static const void *state_data(void *ctx, const char *name, struct rlx_type *type)
@@ -240,34 +210,27 @@ static bool open_checkpoints(struct train_job *j)
 {
 	char path[PATH];
 	struct rlx_ckpt_opts o = { .size = sizeof(o), .readonly = j->rank };
-	struct rlx_ckpt_set set;
-	struct rlx_ckpt_blob blob;
-	struct rlx_loader_pos pos;
+	unsigned int i, n = rlx_program_io_count(j->train.p, RLX_IO_STATE);
 	enum rlx_status st;
-	unsigned int i;
 
 	snprintf(path, sizeof(path), "%s/checkpoints", j->c.folder);
-	j->tensor = rlx_calloc(rlx_program_io_count(j->train.p, RLX_IO_STATE) + 1ul,
-			       sizeof(*j->tensor));
-	if (!j->tensor)
-		return train_job_failed(j, &j->err);
 	/* rank 0 writes them, and clears up first; then all read the same one */
 	if (j->rank && !train_ranks_wait(j))
 		return false;
-	if (rlx_ckpt_open(path, &o, &j->ckpt, &j->err) || !list_states(j, &set, &blob, &pos))
+	if (rlx_ckpt_open(path, &o, &j->ckpt, &j->err))
 		return false;
 	if (!j->rank && !train_ranks_wait(j))
 		return false;
-	st = rlx_ckpt_load_set(j->ckpt, &set, 0, &j->first);
+	st = rlx_ckpt_load(j->ckpt, j->states, j->ld, &j->first);
 	if (st == RLX_ENOENT)
 		return true;
 	if (st)
 		return train_job_failed(j, rlx_ckpt_error(j->ckpt));
 	/* a device is to take what was loaded */
-	for (i = 0; i < set.n; i++)
+	for (i = 0; i < n; i++)
 		if (!rlx_buf_ptr(rlx_session_buf_at(j->train.s, RLX_IO_STATE, i)))
 			return train_job_failed(j, rlx_session_error(j->train.s));
-	return !rlx_loader_seek(j->ld, &pos) || train_job_failed(j, rlx_loader_error(j->ld));
+	return true;
 }
 
 /* Before the first sum: ranks that have other data or begin elsewhere would train nonsense. */
@@ -313,7 +276,6 @@ void train_job_close(struct train_job *j)
 	rlx_loader_close(j->ld);
 	rlx_states_put(j->states);
 	rlx_vars_free(j->v);
-	rlx_free(j->tensor);
 	rlx_free(j->curve.e);
 	train_encoder_close(&j->encoder);
 	train_config_free(&j->c);

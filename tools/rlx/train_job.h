@@ -24,7 +24,6 @@ struct train_job {
 	struct train_encoder	 encoder;
 	struct train_side	 train, eval, sample;
 	struct rlx_ckpt		*ckpt;
-	struct rlx_ckpt_tensor	*tensor;
 	struct train_curve	 curve;
 	uint64_t		 first;		/* step that a checkpoint gave */
 	/* rank 0 alone evaluates, prints and writes */
