@@ -347,4 +347,57 @@ TEST(cross_entropy)
 	ce_smoothed_by(1);
 }
 
+/* Rows that are none, of a product with weights: what loss @which has of them */
+static rlx_value of_nothing(struct rlx_graph *g, struct rlx_vars *v, int which)
+{
+	rlx_value w = var(g, v, "w", rlx_type(RLX_F64, 3, 4));
+	rlx_value y = rlx_emit(g, matmul, .a = data(g, rlx_type(RLX_F64, 0, 3), 1), .b = w);
+	rlx_value t = data(g, rlx_type(RLX_F64, 0, 4), 2);
+
+	return which == 0 ? rlx_loss_mse(g, y, t) : which == 1 ? rlx_loss_huber(g, y, t, 1) :
+	       which == 2 ? rlx_loss_bce(g, y, t) :
+	       rlx_loss_ce(g, y, rlx_constant(g, rlx_type(RLX_I64, 0), ""), NULL);
+}
+
+static rlx_value mse_of_nothing(struct rlx_graph *g, struct rlx_vars *v)
+{
+	return of_nothing(g, v, 0);
+}
+
+static rlx_value huber_of_nothing(struct rlx_graph *g, struct rlx_vars *v)
+{
+	return of_nothing(g, v, 1);
+}
+
+static rlx_value bce_of_nothing(struct rlx_graph *g, struct rlx_vars *v)
+{
+	return of_nothing(g, v, 2);
+}
+
+static rlx_value ce_of_nothing(struct rlx_graph *g, struct rlx_vars *v)
+{
+	return of_nothing(g, v, 3);
+}
+
+/* A mean of no elements is NaN, which no gradient is. */
+TEST(losses_of_nothing)
+{
+	static model_fn *const model[] = { mse_of_nothing, huber_of_nothing, bce_of_nothing,
+					   ce_of_nothing };
+	const double *d;
+	struct net n;
+	double loss;
+	int i, j;
+
+	for (i = 0; i < 4; i++) {
+		net_open(&n, model[i]);
+		loss = loss_of(&n);
+		CHECKF(i < 3 ? isnan(loss) : loss == 0, "loss %d: %g", i, loss);
+		d = train_at(&n.r, RLX_IO_OUTPUT, "d0");
+		for (j = 0; j < 12; j++)
+			CHECKF(d[j] == 0, "loss %d: gradient %g", i, d[j]);
+		train_end(&n.r);
+	}
+}
+
 TEST_MAIN()

@@ -137,7 +137,11 @@ RLX_EXPORT enum rlx_status
 rlx_states_init(struct rlx_states *s, const struct rlx_vars *v, uint64_t seed,
 		struct rlx_error *err);
 
-/* ---- losses: one scalar, the mean over what counts, in f32 or f64 ---- */
+/*
+ * ---- losses: one scalar, the mean over what counts, in f32 or f64 ----
+ *
+ * Of no elements it is NaN, and gradients are 0; a cross entropy of no rows that count is 0.
+ */
 
 /*
  * struct rlx_ce - of cross entropies; zero means the default everywhere.
