@@ -233,18 +233,18 @@ static enum rlx_status need_stack(struct llama *m, const char *name, const int64
 	const struct rlx_gguf_tensor *t = rlx_gguf_find(m->file, name);
 	int64_t stack = dim[0], rows = dim[1], cols = dim[2];
 	uint32_t rank = stack ? 3 : rows ? 2 : 1;
+	char first[24] = "";
 
 	if (!t)
 		return optional ? RLX_OK : rlx_fail(err, RLX_ENOENT, "%s: tensor %s is missing",
 						    m->path, name);
 	m->used++;
+	if (stack)
+		snprintf(first, sizeof(first), "%lld, ", (long long)stack);
 	if (t->type.rank != rank || t->type.dim[rank - 1] != cols ||
 	    (rows && t->type.dim[rank - 2] != rows) || (stack && t->type.dim[0] != stack))
-		return stack ? rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld, %lld]",
-					m->path, name, (long long)stack, (long long)rows,
-					(long long)cols) :
-		        rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%lld, %lld]", m->path,
-				name, (long long)(rows ? rows : 1), (long long)cols);
+		return rlx_fail(err, RLX_ESHAPE, "%s: tensor %s is not [%s%lld, %lld]", m->path,
+				name, first, (long long)(rows ? rows : 1), (long long)cols);
 	if (!is_plain(t) && (!rows || rlx_gguf_scheme(t->format) < 0))
 		return rlx_fail(err, RLX_ENOSUP, "%s: tensor %s is stored as %s, which is not "
 				"supported here", m->path, name, gguf_format_of(t->format)->name);
