@@ -14,8 +14,6 @@ static bool is_narrow(const struct rlx_k_pool *a)
 	return a->out[2] <= 2 || a->k[0] * a->k[1] * a->k[2] == 1;
 }
 
-typedef PT_LANE pt_lanes __attribute__((vector_size(RLX_VB)));
-
 /* A row of the input at @x, with its padding and by phase, to @y. */
 static void deinterleave_row(const struct fold *f, const PT *x, PT *y)
 {

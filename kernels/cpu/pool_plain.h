@@ -32,6 +32,7 @@
 enum { PT_LANES = RLX_VB / sizeof(PT), GROUP = 4 };
 
 typedef PT pv __attribute__((vector_size(RLX_VB)));
+typedef PT_LANE pt_lanes __attribute__((vector_size(RLX_VB)));
 typedef PT pv_u __attribute__((vector_size(RLX_VB), aligned(sizeof(PT)), may_alias));
 
 RLX_INLINE pv pv_loadu(const PT *p) { return *(const pv_u *)p; }
@@ -71,6 +72,7 @@ struct fold {
 	size_t		first, n;	/* the columns of @down that are the input's */
 	const PT	*x_end;		/* nothing is read from here on */
 	PT		*y_end;		/* nothing is written from here on */
+	pt_lanes	edge;		/* the lanes of a row's last vector, if it is not full */
 };
 
 RLX_INLINE pv fold_two(pv a, pv b, const bool max)
@@ -107,8 +109,8 @@ RLX_INLINE pv mean_of(pv v, pv c, pv by)
 }
 #endif
 
-/* What the sum of a window comes to; of maxima nothing. */
-enum finish { AS_IT_IS, MEAN, ROOT };
+/* What the sum of a window comes to; a maximum is none. */
+enum finish { MAXIMUM, AS_IT_IS, MEAN, ROOT };
 
 RLX_INLINE pv finish(pv v, const PT *c, const PT *by, const enum finish how)
 {
@@ -122,9 +124,47 @@ RLX_INLINE pv finish(pv v, const PT *c, const PT *by, const enum finish how)
 	return v;
 }
 
-/* @n vectors from column @i on. */
+#ifdef PT_FLOAT
+/* A norm below @least may lack squares that were lost; of elements below @tiny all are. */
+static const PT least = sizeof(PT) == 8 ? (PT)0x1p-400 : (PT)0x1p-40;
+static const PT tiny = sizeof(PT) == 8 ? (PT)0x1p-500 : (PT)0x1p-60;
+
+/* Of numbers from 0 on the bits are in their order, and so are those of infinity and NaN. */
+RLX_INLINE pt_lanes bits_of(PT x)
+{
+	return (pt_lanes)((pv){ 0 } + x);
+}
+
+/* Negative where @v is below @low */
+RLX_INLINE pt_lanes below(pv v, PT low)
+{
+	return (pt_lanes)v - bits_of(low);
+}
+
+/* Negative where @v is infinite or NaN, whose difference from itself is a NaN of either sign */
+RLX_INLINE pt_lanes beyond(pv v)
+{
+	return (pt_lanes)(v - v) << 1;
+}
+
+RLX_INLINE bool any_negative(pt_lanes v)
+{
+	uint64_t part[RLX_VB / 8], all = 0;
+	size_t i;
+
+	memcpy(part, &v, sizeof(v));
+	for (i = 0; i < RLX_VB / 8; i++)
+		all |= part[i];
+	return all & (sizeof(PT) == 8 ? 0x8000000000000000 : 0x8000000080000000);
+}
+#endif
+
+/*
+ * @n vectors from column @i on. Of roots lanes of @lossy become negative where a sum may lack
+ * squares or be beyond PT: seen here, where it is in a register.
+ */
 RLX_INLINE void fold_vectors(const struct fold *f, const struct row *r, size_t i, const size_t n,
-			     const enum finish how, const bool max)
+			     const enum finish how, pt_lanes *lossy)
 {
 	pv acc[GROUP];
 	size_t t, j;
@@ -137,8 +177,16 @@ RLX_INLINE void fold_vectors(const struct fold *f, const struct row *r, size_t i
 
 		RLX_UNROLL
 		for (j = 0; j < n; j++)
-			acc[j] = fold_two(acc[j], pv_loadu(from + j * PT_LANES), max);
+			acc[j] = fold_two(acc[j], pv_loadu(from + j * PT_LANES), how == MAXIMUM);
 	}
+#ifdef PT_FLOAT
+	RLX_UNROLL
+	for (j = 0; how == ROOT && j < n; j++) {
+		pt_lanes bad = below(acc[j], least * least) | beyond(acc[j]);
+
+		*lossy |= i + (j + 1) * PT_LANES <= f->a->out[2] ? bad : bad & f->edge;
+	}
+#endif
 	RLX_UNROLL
 	for (j = 0; j < n; j++)
 		store_upto(r->y + i + j * PT_LANES,
@@ -147,17 +195,19 @@ RLX_INLINE void fold_vectors(const struct fold *f, const struct row *r, size_t i
 }
 
 /* A row of the output; what follows it is overwritten, if it is before the end. */
-RLX_INLINE void fold_row(const struct fold *f, const struct row *r, const enum finish how,
-			 const bool max)
+RLX_INLINE pt_lanes fold_row(const struct fold *f, const struct row *r, const enum finish how)
 {
 	size_t i = 0, n = f->a->out[2];
+	pt_lanes lossy = { 0 };
 
-	for (; i + GROUP * PT_LANES <= n; i += GROUP * PT_LANES)
-		fold_vectors(f, r, i, GROUP, how, max);
+	/* roots by two: they have a check each, and more at once is more code than it gains */
+	for (; how != ROOT && i + GROUP * PT_LANES <= n; i += GROUP * PT_LANES)
+		fold_vectors(f, r, i, GROUP, how, &lossy);
 	for (; i + PT_LANES < n; i += 2 * PT_LANES)
-		fold_vectors(f, r, i, 2, how, max);
+		fold_vectors(f, r, i, 2, how, &lossy);
 	if (i < n)
-		fold_vectors(f, r, i, 1, how, max);
+		fold_vectors(f, r, i, 1, how, &lossy);
+	return lossy;
 }
 
 /* What an element adds: itself, or for the 1- and the 2-norm. */
@@ -418,31 +468,23 @@ static void row_norm(const struct row *r)
 		r->y[i] = norm_of(r, i);
 }
 
-/* Is any of @n magnitudes infinite, or below @least; 0 only if @zero? */
-static bool any_lossy(const PT *x, size_t n, PT least, bool zero)
+/* Is any of @n numbers below @low, but for 0, or with @large infinite or NaN? */
+static __attribute__((noinline)) bool any_odd(const PT *x, size_t n, PT low, bool large)
 {
-	const pv low = (pv){ 0 } + least, inf = (pv){ 0 } + (PT)INFINITY;
-	typedef PT_LANE mask __attribute__((vector_size(RLX_VB)));
-	const mask zeros = (mask){ 0 } - (PT_LANE)zero;
-	mask any = { 0 };
-	PT_LANE got = 0;
-	size_t i, j;
+	pt_lanes any = { 0 };
+	size_t i;
 
 	for (i = 0; i < n; i += PT_LANES) {
 		pv v = { 0 };
 
-		if (n < PT_LANES) {
-			v += least;
+		if (n < PT_LANES)
 			memcpy(&v, x, n * sizeof(*x));
-		} else {	/* the last one over what lies before it */
+		else	/* the last one over what lies before it */
 			v = pv_loadu(x + (n - i < PT_LANES ? n - PT_LANES : i));
-		}
 		v = PT_ABS(v);
-		any |= (mask)(v == inf) | ((mask)(v < low) & (zeros | (mask)(v != (pv){ 0 })));
+		any |= (below(v, low) & -(pt_lanes)v) | (beyond(v) & -(PT_LANE)large);
 	}
-	for (j = 0; j < PT_LANES; j++)
-		got |= any[j];
-	return got;
+	return any_negative(any);
 }
 
 /*
@@ -451,19 +493,14 @@ static bool any_lossy(const PT *x, size_t n, PT least, bool zero)
  */
 static void mend_norms(const struct row *r)
 {
-	const bool wide = sizeof(PT) == 8;
-	const PT least = wide ? (PT)0x1p-400 : (PT)0x1p-40;
-	const PT tiny = wide ? (PT)0x1p-500 : (PT)0x1p-60;
 	bool small = false;
 	size_t z, v, i;
 
-	if (!any_lossy(r->y, r->a->out[2], least, true))
-		return;
 	for (z = r->span[0][0]; z < r->span[0][1]; z++)
 		for (v = r->span[1][0]; v < r->span[1][1]; v++)
-			small |= any_lossy(r->x + line_of(r, z, v) * r->a->in[2], r->a->in[2],
-					   tiny, false);
-	if (!small && !any_lossy(r->y, r->a->out[2], least, false))
+			small |= any_odd(r->x + line_of(r, z, v) * r->a->in[2], r->a->in[2], tiny,
+					 false);
+	if (!small && !any_odd(r->y, r->a->out[2], least, true))
 		return;
 	for (i = 0; i < r->a->out[2]; i++)
 		if ((r->y[i] < least && (small || r->y[i] != 0)) || r->y[i] == INFINITY)
@@ -476,15 +513,13 @@ static void fold_along(struct fold *f, const struct row *r)
 	if (PT_KIND(f->a) == RLX_K_POOL_AVG)
 		count_row(f, r->counted[0] * r->counted[1]);
 	if (PT_KIND(f->a) == RLX_K_POOL_MAX)
-		fold_row(f, r, AS_IT_IS, true);
+		fold_row(f, r, MAXIMUM);
 	else if (PT_KIND(f->a) == RLX_K_POOL_AVG)
-		fold_row(f, r, MEAN, false);
+		fold_row(f, r, MEAN);
 	else if (f->a->lp == 1)
-		fold_row(f, r, AS_IT_IS, false);
-	else
-		fold_row(f, r, ROOT, false);
+		fold_row(f, r, AS_IT_IS);
 #ifdef PT_FLOAT
-	if (PT_KIND(f->a) == RLX_K_POOL_LP && f->a->lp == 2)
+	else if (any_negative(fold_row(f, r, ROOT)))
 		mend_norms(r);
 #endif
 }
@@ -554,6 +589,7 @@ static void fold_init(struct fold *f, void *scratch)
 		x = t * a->d[2];
 		f->off[t] = x % l.phases * l.group + x / l.phases;
 	}
+	memset(&f->edge, 0xff, a->out[2] % PT_LANES * sizeof(PT));
 	f->first = a->p[2] < l.width ? a->p[2] : l.width;
 	f->n = l.width - f->first < a->in[2] ? l.width - f->first : a->in[2];
 	fill(f->down, l.rows * l.down_step, nothing(f));
