@@ -4,7 +4,7 @@ SERVE_RUN := selftests/serve/run.sh
 # With DEVICE=cuda these run on a GPU, in check-gpu; gpu alone on the emulated one too.
 SERVE_GPU := gpu clients channel hostile
 SERVE_PY  := plans hostile exchanges strict observe replies tenants limits memory clients ops \
-	     reload fd_store standby tls channel
+	     reload fd_store standby tls channel floods
 
 # Fuzzers of what rlxd reads, made of the few files that are concerned, by clang.
 FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \

@@ -814,7 +814,9 @@ void conn_process(struct conn *c)
 		case CONN_GONE:
 			break;
 		}
-	} while (c->state != CONN_GONE && (c->state != before || c->first != first));
+		/* What follows a reply is another turn's: others have theirs first. */
+	} while (c->state != CONN_GONE && !c->ready &&
+		 (c->state != before || c->first != first));
 }
 
 void conn_timeout(struct conn *c)

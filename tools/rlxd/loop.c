@@ -124,12 +124,14 @@ void chunk_give(struct loop *l, int32_t id)
 	l->engine->give(l, (uint16_t)id);
 }
 
+/* Who has more to do then has it done in the next turn, behind what others came for. */
 static void process_ready(struct loop *l)
 {
-	struct conn *c;
+	struct conn *c = l->ready, *next;
 
-	while ((c = l->ready)) {
-		l->ready = c->ready_next;
+	l->ready = NULL;
+	for (; c; c = next) {
+		next = c->ready_next;
 		c->ready = false;
 		conn_process(c);
 	}
