@@ -154,6 +154,18 @@ def end_all(p):
 
 
 @test
+def handshakes():
+    """Done by workers where there are many, in turn between addresses."""
+    beside("shake", lambda s: [flood("shake", s.tls_port, 200)])
+
+
+@test
+def handshakes_that_stop():
+    """A signature for each greeting, whose sender does nothing."""
+    beside("hello", lambda s: [flood("hello", s.tls_port, 1000)])
+
+
+@test
 def requests_by_tls():
     """One of each connection in a turn, whatever has been received already."""
     beside("by tls", lambda s: [flood("by_tls", s.tls_port, 200)])

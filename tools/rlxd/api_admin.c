@@ -68,7 +68,7 @@ bool api_metrics(struct req *r)
 {
 	size_t bytes = atomic_load_explicit(&metrics_bytes, memory_order_relaxed);
 
-	if (req_may_read(r, bytes)) {
+	if (loop_may_read(r->loop, bytes)) {
 		print_metrics(r);
 		return true;
 	}

@@ -355,7 +355,7 @@ bool kserve_infer(struct req *r)
 			 (unsigned long long)r->infer_length, r->body_n);
 		return true;
 	}
-	if (req_may_read(r, n)) {
+	if (loop_may_read(r->loop, n)) {
 		if (!parse(r))
 			return true;
 		elements = count_elements(&r->json);

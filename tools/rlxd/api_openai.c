@@ -352,7 +352,7 @@ static void prepare_task(struct task *t)
 
 bool openai_embeddings(struct req *r)
 {
-	if (req_may_read(r, r->body_n))
+	if (loop_may_read(r->loop, r->body_n))
 		return prepare(r, INT64_MAX) == FAILED;
 	req_read(r, prepare_task, r->body_n);
 	return false;

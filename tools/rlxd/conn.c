@@ -244,6 +244,9 @@ void conn_shut(struct conn *c)
 /* Callers up to the loop may still look at it: freed at the end of the turn. */
 void conn_gone(struct conn *c)
 {
+	c->let_go = true;
+	if (c->with_worker)
+		return;
 	c->gone_next = c->loop->gone;
 	c->loop->gone = c;
 }

@@ -17,9 +17,15 @@
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
-enum { FREE_REQS = 64 };
+enum {
+	FREE_REQS = 64,
+	/* Bytes that a loop reads: texts of these take up to 0.3 ms. */
+	READ_ON_LOOP = 8 << 10,
+};
 
 static const int64_t sweep_ns = 250000000;
+/* In a turn, after which it reads no more. */
+static const int64_t read_on_loop_ns = 5000000;
 
 int64_t now_ns(void)
 {
@@ -111,6 +117,21 @@ static void take_posted(struct loop *l)
 		if (r->unfinished)
 			r->route->finish(r);
 		conn_reply(r->conn);
+	}
+}
+
+/* What comes of a handshake: words, or the connection's end, which the engine waits for. */
+static void take_shaken(struct loop *l)
+{
+	struct conn *c = atomic_exchange(&l->shaken, NULL), *next;
+
+	for (; c; c = next) {
+		next = c->shaken_next;
+		c->with_worker = false;
+		if (c->state != CONN_GONE)
+			conn_shaken(c);
+		else if (c->let_go)
+			conn_gone(c);
 	}
 }
 
@@ -235,10 +256,17 @@ static int64_t wake_at(const struct loop *l)
 	return look < l->next_sweep ? look : l->next_sweep;
 }
 
+/* Is there something to do without waiting for it? */
+static bool has_work(const struct loop *l)
+{
+	return atomic_load(&l->posted) || atomic_load(&l->accepted) || atomic_load(&l->shaken) ||
+	       l->ready || l->turn.n;
+}
+
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
-	if (atomic_load(&l->posted) || atomic_load(&l->accepted) || l->ready || l->turn.n)
+	if (has_work(l))
 		l->engine->wait(l, 0);
 	else if (is_idle(l->server))
 		wait_for_peers(l);
@@ -252,6 +280,7 @@ static void turn(struct loop *l)
 	if (l->draining && !l->engine->listens(l))
 		atomic_store(&l->deaf, true);
 	take_posted(l);
+	take_shaken(l);
 	process_ready(l);
 	turn_end(&l->turn);
 	take_posted(l);
@@ -274,6 +303,7 @@ static void shut_all(struct loop *l)
 		conn_shut(c);
 	}
 	for (turns = 0; l->conns && turns < 100; turns++) {
+		take_shaken(l);
 		conn_reap(l);
 		l->engine->wait(l, now_ns() + 10000000);
 	}
@@ -323,6 +353,24 @@ void loop_post(struct loop *l, struct req *r)
 	loop_wake(l);
 }
 
+void loop_post_shaken(struct conn *c)
+{
+	struct loop *l = c->loop;
+	struct conn *head = atomic_load(&l->shaken);
+
+	do
+		c->shaken_next = head;
+	while (!atomic_compare_exchange_weak(&l->shaken, &head, c));
+	loop_wake(l);
+}
+
+bool loop_may_read(const struct loop *l, size_t bytes)
+{
+	int64_t begun = atomic_load_explicit(&l->beat, memory_order_relaxed);
+
+	return bytes <= READ_ON_LOOP && now_ns() - begun < read_on_loop_ns;
+}
+
 void loop_drain(struct loop *l)
 {
 	atomic_store(&l->drain, true);
@@ -349,6 +397,8 @@ void loop_close(struct loop *l)
 		return;
 	accept_take(l);
 	take_posted(l);
+	take_shaken(l);
+	conn_reap(l);
 	turn_drop(&l->turn);
 	while ((r = l->free_req)) {
 		l->free_req = r->next;

@@ -79,13 +79,15 @@ struct conn {
 	const struct transport	*io;
 	struct tls		*tls;		/* NULL: plain */
 	struct conn		*next, *prev;
-	struct conn		*ready_next, *starved_next, *gone_next;
+	struct conn		*ready_next, *starved_next, *gone_next, *shaken_next;
 	const struct listener	*listener;
 	int			 fd, uid;	/* uid -1: not known */
 	char			 peer[64];
 	enum conn_state		 state;
 	bool			 last;		/* close behind this reply */
 	bool			 eof, bad, ready;
+	bool			 with_worker;	/* a part of its handshake is */
+	bool			 let_go;	/* by the engine */
 	int			 error;		/* why it ends, an errno; 0: nothing went wrong */
 	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
 	int64_t			 ask_by;	/* the next request, when draining */
@@ -169,6 +171,7 @@ struct loop {
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;
 	_Atomic(struct accepted *) accepted;	/* connections, for it, by others */
+	_Atomic(struct conn *)	 shaken;	/* workers are through with a part of a handshake */
 	atomic_uint		 n_conn;	/* those on their way to it included */
 	atomic_bool		 sleeping, stop, drain;
 	atomic_bool		 deaf;		/* draining, and nobody comes any more */
@@ -188,8 +191,17 @@ void loop_close(struct loop *l);
 /* Any thread: a request's reply is ready. */
 void loop_post(struct loop *l, struct req *r);
 
+/* Any thread: a part of a handshake is done; conn_shaken() is called. */
+void loop_post_shaken(struct conn *c);
+
 /* Any thread: @l looks at what others have for it. */
 void loop_wake(struct loop *l);
+
+/*
+ * May the loop itself do what takes as long as to read so many bytes? Not what is long, nor where
+ * it has done so for others for long in this turn: all its connections wait for that.
+ */
+bool loop_may_read(const struct loop *l, size_t bytes);
 
 int64_t now_ns(void);
 
@@ -213,6 +225,7 @@ void accept_take(struct loop *l);
 void conn_new(struct loop *l, int fd, const struct listener *s);
 void accept_refused(struct loop *l, int fd, const struct listener *s);
 void conn_process(struct conn *c);
+void conn_shaken(struct conn *c);
 void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);

@@ -17,12 +17,7 @@
 enum {
 	/* Bytes of results that a loop makes a reply of: some 50 us, in which others wait. */
 	REPLY_ON_LOOP = 16 << 10,
-	/* Bytes that it reads: texts of these take up to 0.3 ms. */
-	READ_ON_LOOP = 8 << 10,
 };
-
-/* In a turn, after which it reads no more. */
-static const int64_t read_on_loop_ns = 5000000;
 
 static const struct route routes[] = {
 	{ "/healthz", METHOD_GET, API_PLAIN, OPEN_ALL, api_healthz, NULL, "/healthz" },
@@ -291,13 +286,6 @@ bool req_run(struct req *r)
 		return true;
 	}
 	return r->route->run(r);
-}
-
-bool req_may_read(const struct req *r, size_t bytes)
-{
-	int64_t begun = atomic_load_explicit(&r->loop->beat, memory_order_relaxed);
-
-	return bytes <= READ_ON_LOOP && now_ns() - begun < read_on_loop_ns;
 }
 
 void req_read(struct req *r, void (*fn)(struct task *t), size_t bytes)

@@ -131,11 +131,6 @@ bool req_run(struct req *r);
  */
 bool req_submit(struct req *r);
 
-/*
- * May the loop itself do what takes as long as to read so many bytes? Not what is long, nor where
- * it has done so for others for long in this turn: all its connections wait for that.
- */
-bool req_may_read(const struct req *r, size_t bytes);
 /* Have a worker call @fn for r->task, which takes as long as to read so many bytes. */
 void req_read(struct req *r, void (*fn)(struct task *t), size_t bytes);
 

@@ -13,12 +13,21 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/tls.h"
+#include "tools/rlxd/worker_pool.h"
 
 struct tls {
 	SSL	*ssl;
 	int	 fd_flags;	/* as it was accepted */
 	bool	 kernel_sends;
 	bool	 broken;	/* nothing more may be asked of ssl */
+	/* Of the handshake, while c->with_worker the worker's, but for @unwanted. */
+	struct conn	*conn;
+	struct client	*client;	/* whose turn it takes */
+	struct task	 task;
+	int		 result;	/* of its last part, SSL_ERROR_NONE at its end */
+	unsigned long	 why;		/* that failed */
+	atomic_bool	 unwanted;	/* the connection ends */
+
 	size_t	 head_n;	/* bytes of a head that is not whole */
 	size_t	 head_least;	/* no head of this connection was shorter; 0: none yet */
 	unsigned int ended;	/* bytes of the empty line behind a head that are there */
@@ -29,12 +38,15 @@ enum amount { ALL, WHAT_CAME, HEAD };
 
 enum outcome { AGAIN, END, BROKEN };
 
+/* To read so many takes as long as a part of a handshake. */
+enum { SHAKE_BYTES = 8 << 10 };
+
 static const struct transport tls_io;
 
-/* What a call that gave back @rc waits for, which the engine is told, or why it ended. */
-static enum outcome outcome(struct conn *c, int rc)
+/* What a call waits for that gave this error, which the engine is told, or why it ended. */
+static enum outcome outcome(struct conn *c, int error)
 {
-	switch (SSL_get_error(c->tls->ssl, rc)) {
+	switch (error) {
 	case SSL_ERROR_WANT_READ:
 		c->loop->engine->poll(c, POLLIN);
 		return AGAIN;
@@ -113,7 +125,7 @@ static size_t take(struct conn *c, char *p, size_t n, enum amount amount)
 			got += k;
 			continue;
 		}
-		o = outcome(c, 0);
+		o = outcome(c, SSL_get_error(t->ssl, 0));
 		if (o == AGAIN)
 			break;
 		c->armed = false;
@@ -203,7 +215,7 @@ static void send_on(struct conn *c)
 		ERR_clear_error();
 		if (!v->iov_len || SSL_write_ex(c->tls->ssl, v->iov_base, v->iov_len, &n))
 			continue;
-		if (outcome(c, 0) != AGAIN)
+		if (outcome(c, SSL_get_error(c->tls->ssl, 0)) != AGAIN)
 			break;
 		if (!c->tls->kernel_sends)
 			metric_add(&metrics.bytes_copied, c->sent - before);
@@ -254,6 +266,7 @@ bool tls_begin(struct conn *c)
 	c->tls = t;
 	if (!t)
 		return false;
+	t->conn = c;
 	/* The certificate of this moment; SSL_new() takes a reference. */
 	pthread_mutex_lock(&s->lock);
 	certified = s->conf->tls;
@@ -279,7 +292,7 @@ static void shake_failed(struct conn *c)
 		"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
 		"Content-Length: 24\r\nConnection: close\r\n\r\n"
 		"this address speaks TLS\n";
-	unsigned long e = ERR_peek_error();
+	unsigned long e = c->tls->why;
 	const char *why = e ? ERR_reason_error_string(e) : "the peer went away";
 
 	metric_add(&metrics.handshakes_failed, 1);
@@ -313,22 +326,60 @@ static void shaken(struct conn *c)
 	conn_ready(c);
 }
 
-static void shake(struct conn *c)
+static void shake(struct tls *t)
 {
 	int rc;
 
+	/* Errors are of the thread. */
 	ERR_clear_error();
-	rc = SSL_do_handshake(c->tls->ssl);
-	if (rc == 1)
+	rc = SSL_do_handshake(t->ssl);
+	t->result = rc == 1 ? SSL_ERROR_NONE : SSL_get_error(t->ssl, rc);
+	t->why = ERR_peek_error();
+}
+
+static void shake_task(struct task *task)
+{
+	struct tls *t = (struct tls *)((char *)task - offsetof(struct tls, task));
+
+	if (!atomic_load(&t->unwanted))
+		shake(t);
+	client_put(t->client);
+	loop_post_shaken(t->conn);
+}
+
+void conn_shaken(struct conn *c)
+{
+	if (c->tls->result == SSL_ERROR_NONE)
 		shaken(c);
-	else if (outcome(c, rc) != AGAIN)
+	else if (outcome(c, c->tls->result) != AGAIN)
 		shake_failed(c);
+}
+
+/*
+ * A part of a handshake: signing takes some 0.3 ms, and peers that ask for it may be many. Where
+ * they are, workers do it, in turn between addresses.
+ */
+static void shake_on(struct conn *c)
+{
+	bool here = loop_may_read(c->loop, SHAKE_BYTES);
+	struct server *s = c->loop->server;
+	struct tls *t = c->tls;
+
+	t->client = here ? NULL : server_client(s, c->peer);
+	if (!t->client) {
+		shake(t);
+		conn_shaken(c);
+		return;
+	}
+	c->with_worker = true;
+	t->task = (struct task){ .fn = shake_task, .share = &t->client->share };
+	worker_pool_post_read(s->workers, &t->task, SHAKE_BYTES);
 }
 
 void conn_polled(struct conn *c)
 {
 	if (c->state == CONN_SHAKE) {
-		shake(c);
+		shake_on(c);
 		return;
 	}
 	if (c->io != &tls_io)
@@ -361,6 +412,7 @@ void tls_goodbye(struct conn *c)
 
 	bool engine = c->io != &tls_io;
 
+	atomic_store(&t->unwanted, true);
 	if (t->broken || c->sending || c->state == CONN_SHAKE ||
 	    SSL_get_shutdown(t->ssl) & SSL_SENT_SHUTDOWN || (engine && !set_waits(c, false)))
 		return;
