@@ -98,6 +98,14 @@ def flood(what, port, n):
     return subprocess.Popen([sys.executable, "-c", FLOOD, what, str(port), str(n), SECRET, ROW])
 
 
+# The command asks for new keys wherever a line says "K".
+NEW_KEYS = "while :; do yes K | openssl s_client -connect 127.0.0.1:%d >/dev/null 2>&1; done"
+
+
+def new_keys(port):
+    return subprocess.Popen(["sh", "-c", NEW_KEYS % port], start_new_session=True)
+
+
 def one_row(s):
     """Of a connection of its own, without TLS."""
     c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
@@ -169,6 +177,12 @@ def handshakes_that_stop():
 def requests_by_tls():
     """One of each connection in a turn, whatever has been received already."""
     beside("by tls", lambda s: [flood("by_tls", s.tls_port, 200)])
+
+
+@test
+def new_keys_without_end():
+    """A connection that wants nothing but new keys, or to be agreed on anew, is closed."""
+    beside("new keys", lambda s: [new_keys(s.tls_port) for _ in range(4)])
 
 
 if __name__ == "__main__":

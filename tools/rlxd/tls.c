@@ -31,6 +31,8 @@ struct tls {
 	size_t	 head_n;	/* bytes of a head that is not whole */
 	size_t	 head_least;	/* no head of this connection was shorter; 0: none yet */
 	unsigned int ended;	/* bytes of the empty line behind a head that are there */
+	bool	 counts;	/* the handshake is done: more of it is another matter */
+	unsigned int again;	/* steps of it since then, or since the last head */
 };
 
 /* How much to take: all that there is room for, what came with the first of it, or a head. */
@@ -40,6 +42,9 @@ enum outcome { AGAIN, END, BROKEN };
 
 /* To read so many takes as long as a part of a handshake. */
 enum { SHAKE_BYTES = 8 << 10 };
+
+/* Steps of handshakes from one request to the next: new keys take four. */
+enum { AGAIN_MAX = 64 };
 
 static const struct transport tls_io;
 
@@ -94,6 +99,7 @@ static bool head_ends(struct tls *t, const char *p, size_t n)
 		t->head_least = t->head_n;
 	t->head_n = 0;
 	t->ended = 0;
+	t->again = 0;
 	return true;
 }
 
@@ -255,6 +261,19 @@ static bool set_waits(struct conn *c, bool waits)
 	return !fcntl(c->fd, F_SETFL, waits ? flags : flags | O_NONBLOCK);
 }
 
+/*
+ * OpenSSL does whatever a peer asks for in between, new keys in TLS 1.3 or in vain a renegotiation,
+ * and reads on, for as long as more of it comes: who never ends is taken as gone.
+ */
+static void on_step(const SSL *ssl, int where, int value)
+{
+	struct tls *t = SSL_get_app_data(ssl);
+
+	if (t->counts && (where & SSL_CB_LOOP || where == SSL_CB_WRITE_ALERT) &&
+	    ++t->again > AGAIN_MAX)
+		SSL_set_shutdown(t->ssl, SSL_get_shutdown(ssl) | SSL_RECEIVED_SHUTDOWN);
+}
+
 bool tls_begin(struct conn *c)
 {
 	struct server *s = c->loop->server;
@@ -274,13 +293,15 @@ bool tls_begin(struct conn *c)
 	pthread_mutex_unlock(&s->lock);
 	t->broken = !t->ssl;
 	t->fd_flags = fcntl(c->fd, F_GETFL);
-	if (!t->ssl || t->fd_flags < 0 || !set_waits(c, false) || !SSL_set_fd(t->ssl, c->fd)) {
+	if (!t->ssl || t->fd_flags < 0 || !set_waits(c, false) || !SSL_set_fd(t->ssl, c->fd) ||
+	    !SSL_set_app_data(t->ssl, t)) {
 		if (log_allow())
 			log_event(LOG_WARN, "cannot speak TLS", L_STR("client", c->peer),
 				  L_STR("error", certified ? "out of memory" :
 					"the configuration has no tls_certificate any more"));
 		return false;
 	}
+	SSL_set_info_callback(t->ssl, on_step);
 	SSL_set_accept_state(t->ssl);
 	c->loop->engine->poll(c, POLLIN);
 	return true;
@@ -311,6 +332,7 @@ static void shaken(struct conn *c)
 	struct tls *t = c->tls;
 	bool receives = BIO_get_ktls_recv(SSL_get_rbio(t->ssl)) && !SSL_has_pending(t->ssl);
 
+	t->counts = true;
 	t->kernel_sends = BIO_get_ktls_send(SSL_get_wbio(t->ssl));
 	metric_add(&metrics.handshakes, 1);
 	metric_add(&metrics.kernel_sends, t->kernel_sends);
