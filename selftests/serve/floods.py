@@ -185,5 +185,17 @@ def new_keys_without_end():
     beside("new keys", lambda s: [new_keys(s.tls_port) for _ in range(4)])
 
 
+@test
+def requests_that_are_pipelined():
+    """Connections that end take no room from those that ask."""
+    beside("health", lambda s: [flood("health", s.port, 400)])
+
+
+@test
+def rows_that_are_pipelined():
+    """Likewise, and one that comes is taken and heard with all others, not behind them."""
+    beside("rows", lambda s: [flood("rows", s.port, 1000)])
+
+
 if __name__ == "__main__":
     main()

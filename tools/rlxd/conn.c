@@ -93,8 +93,9 @@ void conn_ready(struct conn *c)
 	if (c->ready)
 		return;
 	c->ready = true;
-	c->ready_next = c->loop->ready;
-	c->loop->ready = c;
+	c->ready_next = NULL;
+	*c->loop->ready_end = c;
+	c->loop->ready_end = &c->ready_next;
 }
 
 void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
@@ -283,6 +284,8 @@ static void release(struct conn *c)
 		while (*p != c)
 			p = &(*p)->ready_next;
 		*p = c->ready_next;
+		if (!*p)
+			l->ready_end = p;
 	}
 	free_head(c);
 	rlx_free(c);
@@ -771,6 +774,14 @@ static void wait_for_head(struct conn *c)
 		c->io->want(c);
 }
 
+void conn_polled(struct conn *c)
+{
+	if (c->state == CONN_LINGER)
+		linger_polled(c);
+	else if (c->tls)
+		tls_polled(c);
+}
+
 /* Go on as far as the bytes that are there allow. */
 void conn_process(struct conn *c)
 {
@@ -797,10 +808,11 @@ void conn_process(struct conn *c)
 			break;
 		case CONN_LINGER:
 			drop_chunks(c);
+			unstarve(c);
 			if (c->eof)
 				conn_shut(c);
 			else
-				c->io->want(c);
+				linger(c);
 			break;
 		case CONN_SHAKE:
 			if (c->eof)

@@ -12,7 +12,7 @@
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/server.h"
 
-enum { EVENTS = 256, ACCEPTS = 64 };
+enum { EVENTS = 1024, ACCEPTS = 256 };
 
 struct epoll {
 	int			 fd;

@@ -62,6 +62,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
 	l->starved_end = &l->starved;
+	l->ready_end = &l->ready;
 	l->turn.inline_ns = server->limits.inline_ns;
 	/* A peer behind a socket is to be woken as well before it asks again. */
 	rlx_spin_init(&l->spin, RLX_SPIN_AUTO, 2 * RLX_SPIN_WAKE_NS);
@@ -151,6 +152,8 @@ static void process_ready(struct loop *l)
 	struct conn *c = l->ready, *next;
 
 	l->ready = NULL;
+	l->ready_end = &l->ready;
+	l->drops_left = DROPS;
 	for (; c; c = next) {
 		next = c->ready_next;
 		c->ready = false;

@@ -23,6 +23,7 @@ enum {
 	CHUNK_BYTES	= 16 << 10,
 	CHUNKS		= 256,		/* of a loop's engine; a power of two */
 	SPARE_CHUNKS	= 128,		/* more of them, where TLS is spoken */
+	DROPS		= 64,		/* of a turn, of what comes behind last replies */
 	CONN_CHUNKS	= 4,		/* unread ones of a connection; then it waits */
 	CONN_IOV	= 18,		/* head, body, REPLY_TAIL_MAX pieces */
 	DIRECT_BYTES	= 32 << 10,	/* an engine's transport.direct */
@@ -86,6 +87,7 @@ struct conn {
 	enum conn_state		 state;
 	bool			 last;		/* close behind this reply */
 	bool			 eof, bad, ready;
+	bool			 has_more;	/* to be dropped */
 	bool			 with_worker;	/* a part of its handshake is */
 	bool			 let_go;	/* by the engine */
 	int			 error;		/* why it ends, an errno; 0: nothing went wrong */
@@ -155,7 +157,8 @@ struct loop {
 	uint16_t		 spare[SPARE_CHUNKS];
 	unsigned int		 n_spare;	/* free ones */
 	struct conn		*conns;
-	struct conn		*ready, *gone;
+	struct conn		*ready, **ready_end, *gone;
+	unsigned int		 drops_left;	/* of DROPS, in this turn */
 	struct conn		*starved, **starved_end;	/* wanted a chunk when there was none */
 	unsigned int		 n_held;	/* the engine's that are read or waited for */
 	struct req		*free_req;
@@ -226,6 +229,9 @@ void conn_new(struct loop *l, int fd, const struct listener *s);
 void accept_refused(struct loop *l, int fd, const struct listener *s);
 void conn_process(struct conn *c);
 void conn_shaken(struct conn *c);
+/* Drop what comes behind the last reply: from now on, or now; there is something. */
+void linger(struct conn *c);
+void linger_polled(struct conn *c);
 void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);

@@ -398,7 +398,7 @@ static void shake_on(struct conn *c)
 	worker_pool_post_read(s->workers, &t->task, SHAKE_BYTES);
 }
 
-void conn_polled(struct conn *c)
+void tls_polled(struct conn *c)
 {
 	if (c->state == CONN_SHAKE) {
 		shake_on(c);

@@ -25,6 +25,8 @@ int64_t tls_ctx_expiry(const struct ssl_ctx_st *ctx);
 
 /* Wait for a peer's first words. False: it cannot be; shut it. */
 bool tls_begin(struct conn *c);
+/* One of the events that the engine was told to look out for is there. */
+void tls_polled(struct conn *c);
 /* Some bytes at once. False: the socket did not take them. */
 bool tls_say(struct conn *c, const char *p, size_t n);
 /* Tell the peer that nothing more comes; once, and if that is possible. */
