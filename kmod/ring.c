@@ -6,6 +6,7 @@
 
 #include "arena.h"
 #include "compat.h"
+#include "device.h"
 #include "ring.h"
 
 #define RLX_RING_BYTES	64	/* of the header: entries follow */
@@ -15,10 +16,19 @@ static_assert(sizeof(struct rlx_ring_user) <= PAGE_SIZE);
 
 /* ---- areas ---- */
 
+/* Pages that are given back at once. */
+#define RLX_AREA_BATCH	512UL
+
+/* Many at a time: each alone would be uncharged alone, and who is killed waits for all. */
 static void rlx_area_free_pages(struct rlx_area *area)
 {
-	while (area->nr)
-		__free_page(area->pages[--area->nr]);
+	unsigned long n;
+
+	for (; area->nr; area->nr -= n) {
+		n = min(area->nr, RLX_AREA_BATCH);
+		release_pages(area->pages + area->nr - n, n);
+		cond_resched();
+	}
 	kvfree(area->pages);
 	area->pages = NULL;
 }
@@ -48,7 +58,8 @@ int rlx_area_init(struct rlx_area *area, struct rlx_session *session, size_t byt
 	if (!area->pages)
 		goto out_uncharge;
 	while (area->nr < nr) {
-		struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		struct page *page = rlx_killed() ? NULL :
+				    alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 
 		if (!page)
 			goto out_free_pages;

@@ -228,6 +228,12 @@ static void register_it(struct victim *v)
 	CHECK_EQ(ring_call(v, RLX_IOC_BUFFER_UNREGISTER, &u), 0);
 }
 
+/* All queues there may be, of the most slots. */
+static void make_the_largest(struct victim *v)
+{
+	close(k_service(v->s.session, 64, 4096, 0));
+}
+
 static void many_attachments(struct victim *v)
 {
 	v->s = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH });
@@ -411,6 +417,11 @@ TEST(while_registering_a_buffer)
 	need(RLX_FEAT_URING_BUFFERS, "this kernel's rings take no pages of a driver");
 	pin_for_all(&v);
 	victims_end_in_time(&v);
+}
+
+TEST(while_making_a_service)
+{
+	killed_in_time(a_session, make_the_largest);
 }
 
 TEST(while_counting)
