@@ -42,12 +42,13 @@ mkdir -p "$out/src"
 echo "$headers" >"$out/headers"
 out=$(cd "$out" && pwd)
 
-# Links to the sources; those whose source went are removed.
+# Links to the sources; those whose source went are removed, those of another tree, whose
+# folder was copied, made anew.
 cd "$here"
 find kmod uapi version.mk "$folder" -type f \( -name '*.[ch]' -o -name '*.sh' -o \
      -name 'Kbuild' -o -name '*.mk' \) 2>/dev/null | sort -u |
 while read -r f; do
-	[ -L "$out/src/$f" ] && continue
+	[ "$(readlink "$out/src/$f")" = "$here/$f" ] && continue
 	mkdir -p "$out/src/$(dirname "$f")"
 	ln -sf "$here/$f" "$out/src/$f"
 done
