@@ -236,46 +236,63 @@ static enum dma_data_direction rlx_mapping_dir(struct rlx_mapping *map,
 	return map->dir == DMA_BIDIRECTIONAL ? dir : map->dir;
 }
 
-static void rlx_export_begin(struct rlx_export *exp,
-			     enum dma_data_direction dir)
+/*
+ * Before 6.10 each piece of each mapping is looked at, coherent or not: who is killed meanwhile
+ * gets to see none of it.
+ */
+static int rlx_export_begin(struct rlx_export *exp, enum dma_data_direction dir)
 {
 	struct rlx_mapping *map;
+	int ret = 0;
 
-	mutex_lock(&exp->lock);
+	if (mutex_lock_killable(&exp->lock))
+		return -EINTR;
 	if (exp->vaddr)
 		invalidate_kernel_vmap_range(exp->vaddr,
 					     exp->nr << PAGE_SHIFT);
-	list_for_each_entry(map, &exp->mappings, node)
+	list_for_each_entry(map, &exp->mappings, node) {
+		if (rlx_killed()) {
+			ret = -EINTR;
+			break;
+		}
 		dma_sync_sgtable_for_cpu(map->dev, &map->sgt,
 					 rlx_mapping_dir(map, dir));
+	}
 	mutex_unlock(&exp->lock);
+	return ret;
 }
 
-static void rlx_export_end(struct rlx_export *exp, enum dma_data_direction dir)
+static int rlx_export_end(struct rlx_export *exp, enum dma_data_direction dir)
 {
 	struct rlx_mapping *map;
+	int ret = 0;
 
-	mutex_lock(&exp->lock);
+	if (mutex_lock_killable(&exp->lock))
+		return -EINTR;
 	if (exp->vaddr)
 		flush_kernel_vmap_range(exp->vaddr, exp->nr << PAGE_SHIFT);
-	list_for_each_entry(map, &exp->mappings, node)
+	list_for_each_entry(map, &exp->mappings, node) {
+		if (rlx_killed()) {
+			ret = -EINTR;
+			break;
+		}
 		dma_sync_sgtable_for_device(map->dev, &map->sgt,
 					    rlx_mapping_dir(map, dir));
+	}
 	mutex_unlock(&exp->lock);
+	return ret;
 }
 
 static int rlx_export_begin_access(struct dma_buf *buf,
 				   enum dma_data_direction dir)
 {
-	rlx_export_begin(buf->priv, dir);
-	return 0;
+	return rlx_export_begin(buf->priv, dir);
 }
 
 static int rlx_export_end_access(struct dma_buf *buf,
 				 enum dma_data_direction dir)
 {
-	rlx_export_end(buf->priv, dir);
-	return 0;
+	return rlx_export_end(buf->priv, dir);
 }
 
 /* ---- the CPU ----------------------------------------------------------- */
@@ -504,16 +521,11 @@ static int rlx_export_sync(struct rlx_export *exp, u32 access, u32 op)
 	bool write = access & RLX_W;
 	long ret;
 
-	if (op == RLX_SYNC_END) {
-		rlx_export_end(exp, dir);
-		return 0;
-	}
+	if (op == RLX_SYNC_END)
+		return rlx_export_end(exp, dir);
 	ret = dma_resv_wait_timeout(&exp->resv, dma_resv_usage_rw(write), true,
 				    MAX_SCHEDULE_TIMEOUT);
-	if (ret < 0)
-		return ret;
-	rlx_export_begin(exp, dir);
-	return 0;
+	return ret < 0 ? ret : rlx_export_begin(exp, dir);
 }
 
 long rlx_dmabuf_ioctl_sync(struct rlx_call *call)

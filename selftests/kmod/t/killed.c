@@ -194,6 +194,28 @@ static void import_it(struct victim *v)
 	vgem_close_handle(v->vgem, handle);
 }
 
+#define IMPORTS	24
+
+/* The test's own; by devices of their own, each of which has it mapped for itself. */
+static void import_for_all(struct victim *v, int vgem[IMPORTS])
+{
+	uint32_t handle;
+
+	for (int i = 0; i < IMPORTS; i++) {
+		vgem[i] = vgem_open();
+		CHECK_EQ(vgem_import(vgem[i], v->dmabuf, &handle), 0);
+	}
+}
+
+static void sync_it(struct victim *v)
+{
+	struct rlx_ioc_arena_sync s = { .length = MANY, .access = RLX_R | RLX_W };
+
+	CHECK_EQ(k_ioctl(v->arena, RLX_IOC_ARENA_SYNC, &s), 0);
+	s.op = RLX_SYNC_END;
+	CHECK_EQ(k_ioctl(v->arena, RLX_IOC_ARENA_SYNC, &s), 0);
+}
+
 static void a_ring(struct victim *v)
 {
 	CHECK_EQ(io_uring_queue_init(1, &v->ring, 0), 0);
@@ -408,6 +430,22 @@ TEST(while_importing)
 	v.dmabuf = k_export(v.arena, 0, MANY, RLX_R | RLX_W);
 	CHECKF(v.dmabuf >= 0, "export: %d", v.dmabuf);
 	victims_end_in_time(&v);
+}
+
+TEST(while_syncing)
+{
+	struct victim v = { .prepare = a_session, .once = sync_it };
+	int vgem[IMPORTS];
+
+	if (!access("/sys/kernel/debug/dma-api", F_OK))
+		rlx_test_skip("checks of DMA mappings forbid a page more than once");
+	pin_for_all(&v);
+	v.dmabuf = k_export(v.arena, 0, MANY, RLX_R | RLX_W);
+	CHECKF(v.dmabuf >= 0, "export: %d", v.dmabuf);
+	import_for_all(&v, vgem);
+	victims_end_in_time(&v);
+	for (int i = 0; i < IMPORTS; i++)
+		close(vgem[i]);
 }
 
 TEST(while_registering_a_buffer)
