@@ -81,7 +81,8 @@ enum rlx_k_b_form {
  * @bias_as_c:	GPU's GEMMs of f16 or bf16, whose C has 16 bits: so have the biases
  * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
  *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
- * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots()
+ * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots();
+ *		@b_packs: in other runs it is packed
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -105,7 +106,7 @@ struct rlx_k_gemm {
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
 	const void		*scales;
 	uint8_t			scale_type, compute;
-	bool			tf32, bias_as_c, strict;
+	bool			tf32, bias_as_c, strict, b_packs;
 };
 
 /**
@@ -190,12 +191,14 @@ static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
 }
 
 /*
- * Is B, which lies by columns, multiplied along K as it is? If it is read for few rows alone, and
- * their number may count: packed its sums go the other way.
+ * Is B, which lies by columns, multiplied along K as it is? If it is read for few rows alone.
+ * Where their number may not count, if it is never packed, whose sums go the other way, and K is
+ * worth adding up vectors.
  */
 static inline bool rlx_k_gemm_dots(const struct rlx_k_gemm *g)
 {
-	return g->b_form == RLX_B_COLS && !g->strict && g->m <= RLX_K_GEMM_DOT_M;
+	return g->b_form == RLX_B_COLS && (g->strict ? !g->b_packs && g->k >= 64 :
+							g->m <= RLX_K_GEMM_DOT_M);
 }
 
 /*
@@ -214,6 +217,9 @@ static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
 	rows = fit < mr ? mr : fit > 8 * mr ? 8 * mr : fit / mr * mr;
 	while (rows > least && (g->m + rows - 1) / rows * panels < 12)
 		rows -= mr;
+	/* dot products have one tile for their sums */
+	if (g->strict && rlx_k_gemm_dots(g) && rows > mr)
+		rows = mr;
 	/* the last block is not left short */
 	blocks = g->m / rows + !!(g->m % rows);
 	return blocks ? (g->m + blocks - 1) / blocks : 1;

@@ -202,6 +202,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	uint32_t n_ref;
 
 	g->strict = lo->strict;
+	g->b_packs = once;
 	as_is = *g;
 	if (rlx_dtype_is_int(rlx_lower_out(lo, 0)->dtype) && !rlx_dtype_is_float(a->dtype) &&
 	    !rlx_dtype_is_float(b->dtype))
