@@ -429,11 +429,9 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 		return RLX_ENOMEM;
 	cl->base.strict = flags & RLX_COMPILE_STRICT_BITS;
 	c->isa = level_of(code, cl->base.strict);
-#if !defined(__aarch64__)
 	if (cl->base.strict && c->isa == RLX_ISA_BASE)
-		st = rlx_fail(err, RLX_ENOSUP, "compile: strict bits want FMA (x86-64-v3), which "
-			      "this processor lacks or RLX_ISA forbids");
-#endif
+		st = rlx_fail(err, RLX_ENOSUP, "compile: strict bits want x86-64-v3 (AVX2 and "
+			      "FMA), which this processor lacks or RLX_ISA forbids");
 	for (i = 0; i < code->plan->n_step && !st; i++)
 		st = lower_step(cl, &code->plan->step[i], flags);
 	if (!st)

@@ -2,7 +2,7 @@
 /*
  * 64 bytes of floats, in as many vectors as a level needs for them: sums along a row are kept
  * in so many lanes at every level, and folded in one order, so that each gives the same bits.
- * Base on x86, which has no FMA, does not in any case, and takes a vector.
+ * Base, whose blocks of channels are smaller too, does not in any case, and takes a vector.
  *
  *	vw	RLX_WL float lanes: .v[RLX_WIDE] of vf
  */
@@ -11,7 +11,7 @@
 
 #include "kernels/simd/vec.h"
 
-#ifdef RLX_HAS_FMA
+#if RLX_VB >= 32
 #define RLX_WIDE	(64 / RLX_VB)
 #else
 #define RLX_WIDE	1
