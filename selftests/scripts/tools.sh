@@ -162,6 +162,21 @@ check format-finds-one-line-ifs must_say 'form.c:3: return begins a line' \
 	form_of 'int f(int a)\n{\n\tif (a) return 1;\n\treturn a;\n}\n'
 form='struct s {\n\tint\ta;\n\tlong\tb;\n};\n\nint f(int a,\n      int b)\n{\n'
 check format-leaves-breaks-and-columns form_of "$form"'\treturn a +\n\t       b;\n}\n'
+# Files of one name, which clang-format has at once, are told apart, and stay as they are.
+many_forms()
+{
+	for d in one two six; do
+		mkdir -p "$bad/form/$d" && printf 'int f(int a);\n' >"$bad/form/$d/form.c"
+	done
+	printf 'int f(int a) ;\n' >"$bad/form/two/form.c"
+	(cd "$bad" && cp -r form form.was &&
+	 ! BUILD=. tools/check-format form/*/form.c) >"$tmp/form"
+	cat "$tmp/form"
+	[ "$(grep -c '^#' "$tmp/form")" = 1 ] &&
+		grep -q '^# form/two/form.c:1: no blank' "$tmp/form" &&
+		diff -r "$bad/form.was" "$bad/form"
+}
+check format-of-many-files many_forms
 check style-names-what-an-op-lacks must_say 'half\.c:1: half: no Does' "$bad/tools/check-style"
 
 # What pages and code do not both have is found, by each rule.
