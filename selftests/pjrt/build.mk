@@ -12,6 +12,8 @@ $(PJRT_PLUGIN): selftests/pjrt/requirements.txt
 
 # Each compiles the samples of all ops. Of ours: f32, f32_with_constants, f64, f16, bf16.
 PJRT_OPS    ?= f32 bf16
+# What is compiled runs once, on little: LLVM's optimization takes longer than it saves.
+PJRT_ENV    := XLA_FLAGS=--xla_backend_optimization_level=0
 
 $(PJRT_FAKE): $(BUILD)/obj/selftests/pjrt/fake/plugin.o
 	@mkdir -p $(@D)
@@ -23,7 +25,8 @@ $(BUILD)/test/pjrt/device: | $(PJRT_FAKE)
 check-pjrt:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(BUILDMAKE) $(PJRT_BIN) $(PJRT_PLUGIN)
-	$(Q)RLX_PJRT_PLUGIN=$(PJRT_PLUGIN) RLX_TEST_TIMEOUT=600 $(RUN) -g $@ -j $(JOBS) \
+	$(Q)$(PJRT_ENV) RLX_PJRT_PLUGIN=$(PJRT_PLUGIN) RLX_TEST_TIMEOUT=600 \
+		$(RUN) -g $@ -j $(JOBS) \
 		$(PJRT_OPS:%="$(BUILD)/test/pjrt/ops %") \
 		$(filter-out $(BUILD)/test/pjrt/ops,$(PJRT_BIN))
 
