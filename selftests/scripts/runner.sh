@@ -76,6 +76,24 @@ silence_ends()
 }
 check silence silence_ends
 
+# How slow the machine is now need not be measured where somebody just did.
+measured_once()
+{
+	mkdir -p "$tmp/bin" "$tmp/once/test-log"
+	printf '#!/bin/sh\necho >>"%s/measured"\nexec "%s" "$@"\n' "$tmp" "$(command -v awk)" \
+		>"$tmp/bin/awk"
+	chmod +x "$tmp/bin/awk"
+	: >"$tmp/measured"
+	echo "$(sed 's/\.//; s/ .*//' /proc/uptime) 100" >"$tmp/once/test-log/slowness"
+	BUILD=$tmp/once PATH=$tmp/bin:$PATH selftests/lib/limit.sh 600 sleep 18
+	[ ! -s "$tmp/measured" ] || fail "measured again" || return
+	# Nor is an old value taken for one of now.
+	echo "1 100" >"$tmp/once/test-log/slowness"
+	BUILD=$tmp/once PATH=$tmp/bin:$PATH selftests/lib/limit.sh 600 sleep 18
+	[ -s "$tmp/measured" ] || fail "not measured"
+}
+check measured-once measured_once
+
 # What is "make" for groups: "meet" and "wait" end only once both have begun, "broken"
 # before it can count.
 cat >"$tmp/make" <<'EOF'
