@@ -187,15 +187,17 @@ struct tiled_result {
 	DEV void end(int r, int c, const four &sum) const
 	{
 		size_t i = (size_t)(row + r), k = (size_t)(col + c);
+		int left = g.n - k < 4 ? (int)(g.n - k) : 4;
+		float v[4];
 
-		if (i < g.m && k < g.n && wide) {
+		if (i >= g.m || k >= g.n)
+			return;
+		if (wide) {
 			end_wide(i, k, sum);
 			return;
 		}
-#pragma unroll
-		for (int j = 0; j < 4; j++)
-			if (i < g.m && k + j < g.n)
-				o.finish(g, i, k + j, sum.v[j], same, same);
+		o.four_values(g, i, k, sum.v, left, same, v);
+		o.put_four(g, i, k, v, left, false, same);
 	}
 
 	DEV void end_wide(size_t i, size_t k, const four &sum) const
@@ -209,8 +211,12 @@ struct tiled_result {
 			r = *(const four *)(o.r + i * g.ldr + k);
 #pragma unroll
 		for (int j = 0; j < 4; j++)
-			y.v[j] = gemm_act(g.act, g, (float)g.alpha * sum.v[j] + bias.v[j] +
-					  by_row + (float)g.beta * r.v[j]);
+			y.v[j] = (float)g.alpha * sum.v[j] + bias.v[j] + by_row +
+				 (float)g.beta * r.v[j];
+		if (g.act)	/* apart, since what is skipped as a whole is not fetched */
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				y.v[j] = gemm_act(g.act, g, y.v[j]);
 		*(four *)(o.c + i * g.ldc + k) = y;
 	}
 };

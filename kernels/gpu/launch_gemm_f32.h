@@ -2,11 +2,11 @@
 /*
  * Launches of GEMMs of f32: which kernel, in which tiles; a part of launch.h.
  *
- * GEMV (M up to 8), small tiles of 8 to 32 rows, tiles of 64 or 128 (gemm_tiled.h),
+ * GEMV (M up to 8), small tiles of 8 to 32 rows, tiles from 64 x 32 to 128 x 128 (gemm_tiled.h),
  * whose k several blocks may share out (split-K), and, if the precision policy allows, TF32 by
  * MMA, of which small M has no need: the least time is taken (cost.h).
- * Of tiles a multiprocessor has two at a time: a step of k takes one of them nearly as long as
- * both, and sums that meet in memory take their time.
+ * Of tiles a multiprocessor has 512 threads at a time: a step of k takes one of the large ones
+ * nearly as long as both, and sums that meet in memory take their time.
  */
 #ifndef RLX_G_LAUNCH_GEMM_F32_H
 #define RLX_G_LAUNCH_GEMM_F32_H
@@ -81,16 +81,17 @@ static inline void rlx_g_small_m_f32_cost(const void *args, const struct rlx_g_l
 	bool at_once = l->grid[0] <= l->processors;
 
 	t->rate = RLX_G_RATE_fma_f32;
-	t->part = m * n > 512 ? 0.6 : m * n > 256 ? 0.53 : m * n > 128 ? 0.44 : 0.36;
+	t->part = m * n > 512 ? 0.4 : m * n > 256 ? 0.35 : m * n > 128 ? 0.27 : 0.19;
+	t->part *= p->GEMM_B_COLS ? 0.83 : 1;	/* a lane's columns are lines apart */
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + (at_once && !rlx_g_gemm_b_bytes(a) ? 0 : n)) * k * 4;
 	t->steps = (double)rlx_g_ceil(rlx_g_ceil((int64_t)a->k, step), (int64_t)warps);
 	t->step_ns = 150;
 	t->begin_ns = 500;
-	t->end_ns = 150 + m * n / 2;
+	t->end_ns = 150 + m * n;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (m + n) * (double)step * 4;
-	t->resident = 1;	/* its registers */
+	t->resident = warps < 12 ? (uint32_t)(12 / warps) : 1;	/* its registers */
 }
 
 /* ---- tiles ---- */
@@ -131,17 +132,17 @@ static inline const char *rlx_g_gemm_tiled_why_not(const void *args, const struc
 	       a->k > INT32_MAX / 2 ? "K is over 2^30" : NULL;
 }
 
-/* Large tiles, then small ones by 1 to 8 blocks each. */
+/* Tiles large and small by a team each, then small ones by four of 1 to 8 blocks. */
 static inline bool rlx_g_gemm_tiled_plan(const void *args, unsigned int i,
 					 struct rlx_g_launch *l)
 {
-	struct rlx_g_tiling by = { { 128, 128 }, 1, 1 };
+	static const struct rlx_g_tiling one[] = { { { 128, 128 }, 1, 1 }, { { 64, 64 }, 1, 1 },
+						   { { 128, 64 }, 1, 1 }, { { 64, 32 }, 1, 1 } };
+	struct rlx_g_tiling by = { { 64, 64 }, 4, (int64_t)i - 3 };
 
-	if (i > 8)
+	if (i > 11)
 		return false;
-	if (i)
-		by = (struct rlx_g_tiling){ { 64, 64 }, 4, i };
-	rlx_g_gemm_tiled_by((const struct rlx_k_gemm *)args, by, l);
+	rlx_g_gemm_tiled_by((const struct rlx_k_gemm *)args, i < 4 ? one[i] : by, l);
 	return true;
 }
 
@@ -157,15 +158,17 @@ static inline void rlx_g_gemm_tiled_cost(const void *args, const struct rlx_g_la
 	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), shares ? shares : 1);
 
 	t->rate = RLX_G_RATE_fma_f32;
-	t->part = 0.8;
+	t->part = p->GEMM_TEAMS > 1 || m * n > 64 * 128 ? 0.8 : m * n > 64 * 32 ? 0.72 : 0.6;
 	t->flops = 2.0 * (double)(m * n * depth * steps);
+	t->l2_bytes = (double)((m + n) * depth * steps) * 4;
 	t->steps = (double)steps;
 	t->step_ns = 1450;
-	t->begin_ns = 2000;
-	t->once_ns = p->GEMM_SPLIT_K ? 5000 : 0;
-	t->end_ns = 2000;
+	t->begin_ns = p->GEMM_TEAMS > 1 ? 1600 : m * n > 64 * 128 ? 2000 : 1200;
+	t->once_ns = p->GEMM_SPLIT_K ? 3000 : 0;
+	t->end_ns = p->GEMM_TEAMS > 1 ? 1300 : m * n > 64 * 128 ? 2000 :
+		    850.0 * (double)(m * n) / (64 * 64);
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->resident = 2;
+	t->resident = 512 / l->block[0];	/* as many as have registers (gemm_simt.cu) */
 }
 
 /* ---- TF32 ---- */

@@ -254,6 +254,49 @@ TEST(small_products)
 }
 
 /* Small tiles by wgmma: two blocks of a multiprocessor have room, and there are as many. */
+static struct rlx_g_launch on_h200(void)
+{
+	return (struct rlx_g_launch){ .processors = 132, .arch = 90, .most_shared = 227 << 10,
+				      .chip = gpu_chip_usual() };
+}
+
+/* So of many of f32: us as they were measured on an H200. */
+TEST(small_products_of_f32)
+{
+	static const struct {
+		size_t	batch, m, n, k;
+		bool	cols;
+		enum rlx_g_variant	variant;
+		double	us;
+	} p[] = {
+		{ 16, 232, 408, 20, false, RLX_G_gemm_tiled, 11.7 },
+		{ 22, 384, 432, 18, true, RLX_G_gemm_tiled, 12.8 },
+		{ 5, 720, 128, 63, true, RLX_G_gemm_tiled, 8.9 },
+		{ 184, 40, 220, 16, true, RLX_G_gemm_tiled, 10.4 },
+		{ 136, 256, 64, 384, false, RLX_G_gemm_tiled, 67.7 },
+		{ 3, 947, 16, 784, false, RLX_G_gemm_small_m_f32, 10.5 },
+		{ 32, 24, 128, 960, false, RLX_G_gemm_small_m_f32, 14.6 },
+		{ 4, 528, 112, 32, false, RLX_G_gemm_small_m_f32, 5.9 },
+	};
+
+	for (size_t i = 0; i < sizeof(p) / sizeof(p[0]); i++) {
+		size_t m = p[i].m, n = p[i].n, k = p[i].k;
+		struct rlx_k_gemm a = {
+			.m = m, .n = n, .k = k, .lda = k, .ldb = p[i].cols ? k : n, .ldc = n,
+			.alpha = 1, .b_form = p[i].cols ? RLX_B_COLS : RLX_B_ROWS,
+			.a_type = RLX_F32, .b_type = RLX_F32, .c_type = RLX_F32,
+			.batch = { 1, p[i].batch }, .a_step = { 0, m * k },
+			.b_step = { 0, n * k }, .c_step = { 0, m * n },
+		};
+		struct rlx_g_launch l = on_h200();
+
+		rlx_g_gemm_f32_launch(&a, &l);
+		CHECKF(l.variant == p[i].variant && l.ns < 1300 * p[i].us && l.ns > 700 * p[i].us,
+		       "%zu of %zux%zux%zu: kernel %d, %g ns", p[i].batch, m, n, k, l.variant,
+		       l.ns);
+	}
+}
+
 TEST(tiles_beside_others)
 {
 	const size_t n = 240, m = 410, k = 64;
