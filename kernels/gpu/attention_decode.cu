@@ -17,7 +17,7 @@
  * Source: Dao et al., "Flash-Decoding" (2023). Limits: f16, bf16; heads up to 128 wide, whose rows
  * begin at 16 bytes and end there (filled up with zeros to 32, 64 or 128); warps of 32 lanes.
  */
-#include "kernels/gpu/attention.h"
+#include "kernels/gpu/attention_parts.h"
 #include "kernels/gpu/attention_plan.h"
 #include "kernels/gpu/mma.h"
 
@@ -85,31 +85,48 @@ static DEV inline struct job job_at(const struct rlx_k_attention &a, const struc
 
 /* ---- operands, as a lane has them ---- */
 
+/* Eight elements of a query at @p, of which there are @left; zeros beyond. */
+static DEV inline eight load_query(const half *p, int left, bool wide)
+{
+	eight to;
+	half v[8] = {};
+
+	if (wide) {
+		load_words(to.w, p, left > 0);
+		return to;
+	}
+#pragma unroll
+	for (int e = 0; e < 8; e++)
+		if (e < left)
+			v[e] = p[e];
+	memcpy(&to, v, sizeof(v));
+	return to;
+}
+
 /* Of rows line() and line() + 8 the queries. */
-static DEV inline void load_queries(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-				    const struct job &w, eight (&q)[2][KQ])
+static DEV inline void load_queries(const struct rlx_k_attention &a, const half *from,
+				    const struct job &w, bool wide, eight (&q)[2][KQ])
 {
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
-		int r = line() + i * 8;
-		const half *p = RLX_G_PTR(const half, a.q) + w.b * a.q_stride[0];
+		int r = line() + i * 8, dim = r < w.rows ? (int)a.head_dim : 0;
+		const half *p = from + w.b * a.q_stride[0];
 
 		if (r < w.rows)
 			p += head_of(a, w, r) * a.q_stride[1] + query_of(a, w, r) * a.q_stride[2];
 #pragma unroll
-		for (int j = 0; j < KQ; j++) {
-			half v[8] = {};
-
-#pragma unroll
-			for (int e = 0; e < 8; e++) {
-				int d = j * 32 + part() * 8 + e;
-
-				if (r < w.rows && d < (int)a.head_dim)
-					v[e] = p[d];
-			}
-			memcpy(&q[i][j], v, sizeof(v));
-		}
+		for (int j = 0; j < KQ; j++)
+			q[i][j] = load_query(p + j * 32 + part() * 8, dim - j * 32 - part() * 8,
+					     wide);
 	}
+}
+
+/* Do all queries begin at 16 bytes, as their ends do? */
+static DEV inline bool queries_wide(const struct rlx_k_attention &a, const half *from)
+{
+	int64_t odd = a.q_stride[0] | a.q_stride[1] | a.q_stride[2];
+
+	return ((uint64_t)from | (uint64_t)(odd * 2)) % 16 == 0;
 }
 
 /* Rows of keys or values of a head, from this lane's first element on. */
@@ -242,20 +259,43 @@ static DEV inline void row_begin(const struct rlx_k_attention &a, const struct r
 				  (a.bias_type == RLX_F32 ? 4 : 1);
 }
 
+/* Element @e of row @i of the lane in its tiles' scores, and its key, counted from the step's. */
+static DEV inline int score_of(int i, int e) { return e / 2 * MMA_C + i * 2 + e % 2; }
+static DEV inline int key_of(int e) { return e / 2 * MMA_N + part() * 2 + e % 2; }
+
+/* What is rare stands by itself: code that is skipped as a whole is not fetched. */
+static DEV inline void finish_scores(const struct rlx_k_attention &a, const struct row &o,
+				     float (&c)[TILES * MMA_C], int i, int key)
+{
+#pragma unroll
+	for (int e = 0; e < TILES * 2; e++)
+		c[score_of(i, e)] *= a.scale;
+	if (a.softcap > 0)
+#pragma unroll
+		for (int e = 0; e < TILES * 2; e++)
+			c[score_of(i, e)] = capped(a, c[score_of(i, e)]);
+	if (a.bias)
+#pragma unroll
+		for (int e = 0; e < TILES * 2; e++)
+			if (key + key_of(e) >= o.lo && key + key_of(e) < o.hi)
+				c[score_of(i, e)] = biased(a, o.bias,
+							   (key + key_of(e)) * a.bias_stride[3],
+							   c[score_of(i, e)]);
+}
+
 /* Scores of row @o and keys from @key on to weights; @scale: of what was before. */
 static DEV inline void soften(const struct rlx_k_attention &a, struct row *o,
 			      float (&c)[TILES * MMA_C], int i, int key, float *scale)
 {
 	float max = o->max, some;
 
+	finish_scores(a, *o, c, i, key);
 #pragma unroll
 	for (int e = 0; e < TILES * 2; e++) {
-		int at = key + e / 2 * MMA_N + part() * 2 + e % 2;
-		float *s = &c[e / 2 * MMA_C + i * 2 + e % 2];
+		int at = key + key_of(e);
+		float *s = &c[score_of(i, e)];
 
-		*s = at >= o->lo && at < o->hi ? capped(a, *s * a.scale) : -INFINITY;
-		if (a.bias && *s != -INFINITY)
-			*s = biased(a, o->bias, at * a.bias_stride[3], *s);
+		*s = at >= o->lo && at < o->hi ? *s : -INFINITY;
 		max = fmaxf(max, *s);
 	}
 	max = fmaxf(max, warp_xor(max, 1));
@@ -266,7 +306,7 @@ static DEV inline void soften(const struct rlx_k_attention &a, struct row *o,
 	o->sum *= *scale;
 #pragma unroll
 	for (int e = 0; e < TILES * 2; e++) {
-		float *s = &c[e / 2 * MMA_C + i * 2 + e % 2];
+		float *s = &c[score_of(i, e)];
 
 		*s = fast_exp2((*s - some) * 1.44269504f);
 		o->sum += *s;
@@ -281,11 +321,15 @@ static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_
 				     part() * 8);
 	struct source sv = source_of(RLX_G_PTR(const half, a.v), a.v_stride, w, a.v_dim,
 				     line() * VN);
+	const half *from = RLX_G_PTR(const half, a.q);
 	int key = w.lo / KEYS * KEYS + warp_id() * KEYS;
 	eight q[2][KQ], k[TILES][KQ];
 
 	load_keys(sk, w, key, k);
-	load_queries(a, env, w, q);
+	if (queries_wide(a, from))	/* apart, so that the other's code is not fetched */
+		load_queries(a, from, w, true, q);
+	else
+		load_queries(a, from, w, false, q);
 	for (; key < w.hi; key += WARPS * KEYS) {
 		float c[TILES * MMA_C], scale[2];
 		columns v[TILES * 2][KV];
@@ -330,59 +374,35 @@ static DEV inline void leave(struct merged *m, const struct row (&row)[2],
 	}
 }
 
-/* An element of a row out of parts: the largest score, sums of weights and of weighted values. */
-struct whole {
-	float	max, sum, v;
-};
-
-/* What a part with the largest score @of has to be multiplied by. */
-static DEV inline float part_scale(float max, float of)
-{
-	return of == -INFINITY ? 0 : fast_exp2((of - max) * 1.44269504f);
-}
-
 static DEV inline void store(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-			     const struct job &w, int r, int d, const struct whole &x)
+			     const struct job &w, int r, const struct whole &x)
 {
-	int h = head_of(a, w, r), i = query_of(a, w, r);
-	float *lse = RLX_G_PTR(float, a.lse);
+	const int64_t at[] = { w.b, head_of(a, w, r), query_of(a, w, r) };
 
-	store_float(RLX_G_PTR(void, a.out), w.b * a.out_stride[0] + h * a.out_stride[1] +
-		    i * a.out_stride[2] + d, a.out_type, x.sum != 0 ? x.v / x.sum : 0);
-	if (lse && !d)
-		lse[(w.b * a.heads + h) * a.q_len + i] = x.sum != 0 ? x.max + logf(x.sum) :
-							 -INFINITY;
+	store_whole(a, env, at, x);
 }
 
 /* The block's warps together: to the result, or as a part, to @to. */
 static DEV inline void merge_warps(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 				   const struct job &w, const struct merged *m, float *to)
 {
-	int dim = (int)a.v_dim;
+	int dim = (int)a.v_dim, each = part_threads(dim);
 
-	for (int e = (int)threadIdx.x; e < w.rows * dim; e += THREADS) {
-		int r = e / dim, d = e % dim;
-		struct whole x = { -INFINITY, 0, 0 };
+#pragma unroll 1
+	for (int e = (int)threadIdx.x; e < w.rows * each; e += THREADS) {
+		int r = e / each;
+		struct whole x(e % each, each, dim);
 
 #pragma unroll
 		for (int i = 0; i < WARPS; i++)
 			x.max = fmaxf(x.max, m->max[i][r]);
 #pragma unroll
-		for (int i = 0; i < WARPS; i++) {
-			float by = part_scale(x.max, m->max[i][r]);
-
-			x.sum += by * m->sum[i][r];
-			x.v += by * m->out[i][r][d];
-		}
-		if (!to) {
-			store(a, env, w, r, d, x);
-			continue;
-		}
-		to[r * (dim + 2) + 2 + d] = x.v;
-		if (!d) {
-			to[r * (dim + 2)] = x.max;
-			to[r * (dim + 2) + 1] = x.sum;
-		}
+		for (int i = 0; i < WARPS; i++)
+			x.add(m->max[i][r], m->sum[i][r], m->out[i][r]);
+		if (to)
+			leave_row(to + r * part_row(a), x);
+		else
+			store(a, env, w, r, x);
 	}
 }
 
@@ -390,21 +410,14 @@ static DEV inline void merge_warps(const struct rlx_k_attention &a, const struct
 static DEV inline void merge_parts(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 				   const struct job &w, const float *from, int i, int n)
 {
-	int dim = (int)a.v_dim, each = ROWS * (dim + 2);
+	int dim = (int)a.v_dim, each = part_threads(dim);
 
-	for (int e = i * THREADS + (int)threadIdx.x; e < w.rows * dim; e += n * THREADS) {
-		const float *p = from + e / dim * (dim + 2);
-		struct whole x = { -INFINITY, 0, 0 };
+#pragma unroll 1
+	for (int e = i * THREADS + (int)threadIdx.x; e < w.rows * each; e += n * THREADS) {
+		struct whole x(e % each, each, dim);
 
-		for (int s = 0; s < n; s++)
-			x.max = fmaxf(x.max, p[s * each]);
-		for (int s = 0; s < n; s++) {
-			float by = part_scale(x.max, p[s * each]);
-
-			x.sum += by * p[s * each + 1];
-			x.v += by * p[s * each + 2 + e % dim];
-		}
-		store(a, env, w, e / dim, e % dim, x);
+		merge_row(&x, from + e / each * part_row(a), ROWS * part_row(a), n);
+		store(a, env, w, e / each, x);
 	}
 }
 #endif
@@ -417,7 +430,7 @@ RLX_G_KERNEL(attention_decode, struct rlx_k_attention, THREADS)
 	int jobs = (int)live_rows(env, a.batch) * (int)a.kv_heads * chunks;
 	int all = (int)(a.batch * a.kv_heads) * chunks, n = (int)gridDim.x / all;
 	int u = (int)blockIdx.x / n, s = (int)blockIdx.x % n;
-	float *parts = (float *)env.scratch + (int64_t)u * n * ROWS * (a.v_dim + 2);
+	float *parts = (float *)env.scratch + (int64_t)u * n * ROWS * part_row(a);
 	struct job w;
 
 	if (u >= jobs)
@@ -435,6 +448,6 @@ RLX_G_KERNEL(attention_decode, struct rlx_k_attention, THREADS)
 	attend(a, env, w, row, out);
 	leave(m, row, out);
 	__syncthreads();
-	merge_warps(a, env, w, m, n > 1 ? parts + s * ROWS * (a.v_dim + 2) : (float *)0);
+	merge_warps(a, env, w, m, n > 1 ? parts + s * ROWS * part_row(a) : (float *)0);
 #endif
 }

@@ -16,23 +16,34 @@ struct rows {
 	bool		wide;
 };
 
+/* By elements: apart, since what is skipped as a whole is not fetched. */
+template <int COUNT>
+static DEV inline void load_elements(half *to, const struct rows &m, int64_t first)
+{
+#pragma unroll 8
+	for (int i = (int)threadIdx.x; i < COUNT * HD; i += THREADS) {
+		int r = i / HD, c = i % HD;
+		bool in = first + r < m.n && c < m.dim;
+
+		to[r * LD + c] = in ? m.p[(first + r) * m.stride + c] : half{};
+	}
+}
+
 /* Rows [first, first + COUNT), zeros beyond the last and beyond dim. */
 template <int COUNT>
 static DEV inline void load_rows(half *to, const struct rows &m, int64_t first)
 {
+	if (!m.wide) {
+		load_elements<COUNT>(to, m, first);
+		return;
+	}
 #pragma unroll 4
 	for (int i = (int)threadIdx.x; i < COUNT * HD / 8; i += THREADS) {
 		int r = i / (HD / 8), c = i % (HD / 8) * 8;
 		int64_t left = m.dim - c;
 		int n = first + r >= m.n || left <= 0 ? 0 : left < 8 ? (int)left : 8;
-		const half *from = n ? m.p + (first + r) * m.stride + c : m.p;
 
-		if (m.wide) {
-			copy_async(to + r * LD + c, from, 16, n * 2);
-			continue;
-		}
-		for (int e = 0; e < 8; e++)
-			to[r * LD + c + e] = e < n ? from[e] : half{};
+		copy_async(to + r * LD + c, n ? m.p + (first + r) * m.stride + c : m.p, 16, n * 2);
 	}
 }
 

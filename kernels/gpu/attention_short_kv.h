@@ -40,12 +40,12 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 		}
 
 		/* Elements [c, c + 8) of row @r, zeros where there are none. */
-		DEV void load_eight(uint32_t *to, int r, int c) const
+		template <bool WIDE> DEV void load_eight(uint32_t *to, int r, int c) const
 		{
 			const HALF *from = p + (int64_t)r * stride + c;
 			HALF v[8] = {};
 
-			if (!ANY || wide) {
+			if (WIDE) {
 				load_words(to, from, r < n && c < dim);
 				return;
 			}
@@ -79,17 +79,22 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 	/* The values into shared memory, behind the warp's back where that can be. */
 	static DEV void load_values(HALF *to, const struct head &v)
 	{
+		if (ANY && !v.wide) {
+#pragma unroll 4
+			for (int i = lane_id(); i < KEYS * HD / 8; i += WARP) {
+				int r = i / (HD / 8), c = i % (HD / 8) * 8;
+
+				v.template load_eight<false>((uint32_t *)(to + r * LDV + c), r, c);
+			}
+			return;
+		}
 #pragma unroll
 		for (int i = lane_id(); i < KEYS * HD / 8; i += WARP) {
 			int r = i / (HD / 8), c = i % (HD / 8) * 8;
 			bool there = r < v.n && c < v.dim;
 
-			if (!ANY || v.wide)
-				copy_async(to + r * LDV + c,
-					   there ? v.p + (int64_t)r * v.stride + c : v.p, 16,
-					   there ? 16 : 0);
-			else
-				v.load_eight((uint32_t *)(to + r * LDV + c), r, c);
+			copy_async(to + r * LDV + c, there ? v.p + (int64_t)r * v.stride + c : v.p,
+				   16, there ? 16 : 0);
 		}
 		copy_commit();
 	}
@@ -101,53 +106,100 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 			to[i] = HALF{};
 	}
 
-	/*
-	 * s = q k' by eights of a head's width, in the order that both have them in; and how
-	 * many keys the row has, which comes on its way.
-	 */
-	static DEV void products(const struct rlx_k_attention &all, struct job &w,
-				 float (*s)[MMA_C])
-	{
-		int at = (WARP == 32 ? lane_id() % 4 : lane_id() / 16) * 8;
-		uint32_t a[STEPS][QUERIES][4], b[STEPS][TN][4];
+	/* Of 32 of a head's width the queries and keys of a lane, by eights. */
+	template <bool WIDE> struct step {
+		uint32_t	a[QUERIES][4], b[TN][4];
 
-#pragma unroll
-		for (int d = 0; d < STEPS; d++) {
+		DEV void load(const struct job &w, int d)
+		{
+			d += (WARP == 32 ? lane_id() % 4 : lane_id() / 16) * 8;
 #pragma unroll
 			for (int i = 0; i < QUERIES; i++)
-				w.q.load_eight(a[d][i], (int)w.first + mma_a_row(2 * i),
-					       d * 32 + at);
+				w.q.template load_eight<WIDE>(
+					a[i], (int)w.first + mma_a_row(2 * i), d);
 #pragma unroll
 			for (int j = 0; j < TN; j++)
-				w.k.load_eight(b[d][j], j * MMA_N + mma_b_col(0), d * 32 + at);
+				w.k.template load_eight<WIDE>(b[j], j * MMA_N + mma_b_col(0), d);
 		}
-		if (w.lens)
-			w.len = (int)keys_of(all, w.lens, w.b);
-#pragma unroll
-		for (int d = 0; d < STEPS; d++)
+
+		DEV void multiply(float (*s)[MMA_C]) const
+		{
 #pragma unroll
 			for (int p = 0; p < 4; p += 2) {
 				uint32_t fa[MMA_A];
 
 #pragma unroll
 				for (int i = 0; i < MMA_A; i++)
-					fa[i] = a[d][i % QUERIES][p + i / QUERIES];
+					fa[i] = a[i % QUERIES][p + i / QUERIES];
 #pragma unroll
 				for (int j = 0; j < TN; j++)
-					mma<HALF>(s[j], fa, &b[d][j][p]);
+					mma<HALF>(s[j], fa, &b[j][p]);
 			}
+		}
+	};
+
+	/*
+	 * s = q k' by eights of a head's width, in the order that both have them in; and how
+	 * many keys the row has, which comes on its way. Rows that lie anyhow have code of their
+	 * own, which is slow and small: what is skipped as a whole is not fetched.
+	 */
+	static DEV void products(const struct rlx_k_attention &all, struct job &w,
+				 float (*s)[MMA_C])
+	{
+		step<true> o[STEPS];
+
+		if (w.lens)
+			w.len = (int)keys_of(all, w.lens, w.b);
+		if (ANY && !(w.q.wide && w.k.wide)) {
+#pragma unroll 1
+			for (int d = 0; d < STEPS; d++) {
+				step<false> one;
+
+				one.load(w, d * 32);
+				one.multiply(s);
+			}
+			return;
+		}
+#pragma unroll
+		for (int d = 0; d < STEPS; d++)
+			o[d].load(w, d * 32);
+#pragma unroll
+		for (int d = 0; d < STEPS; d++)
+			o[d].multiply(s);
 	}
 
-	static DEV float score(const struct rlx_k_attention &a, const struct job &w, int i, int k,
-			       float s)
+	/* Scores of products: scaled, and with what is rare, each by itself for the same reason. */
+	static DEV void finish(const struct rlx_k_attention &a, const struct job &w,
+			       float (*s)[MMA_C])
 	{
-		s *= a.scale;
-		if (!MORE)
-			return s;
-		s = capped(a, s);
-		return !w.bias ? s : biased(a, w.bias, w.b * a.bias_stride[0] +
-					    w.h * a.bias_stride[1] + i * a.bias_stride[2] +
-					    k * a.bias_stride[3], s);
+#pragma unroll
+		for (int i = 0; i < TN * MMA_C; i++)
+			s[i / MMA_C][i % MMA_C] *= a.scale;
+		if (MORE && a.softcap > 0)
+#pragma unroll
+			for (int i = 0; i < TN * MMA_C; i++)
+				s[i / MMA_C][i % MMA_C] = capped(a, s[i / MMA_C][i % MMA_C]);
+		if (MORE && w.bias)
+#pragma unroll
+			for (int e = 0; e < MMA_C; e++)
+				add_bias(a, w, s, e);
+	}
+
+	/* To what a lane has of row mma_c_row(@e), where there are scores. */
+	static DEV void add_bias(const struct rlx_k_attention &a, const struct job &w,
+				 float (*s)[MMA_C], int e)
+	{
+		int i = w.first + mma_c_row(e);
+		int64_t at = w.b * a.bias_stride[0] + w.h * a.bias_stride[1] +
+			     i * a.bias_stride[2];
+
+#pragma unroll
+		for (int j = 0; j < TN; j++) {
+			int k = j * MMA_N + mma_c_col(e);
+
+			if (i < w.q.n && k < w.len)
+				s[j][e] = biased(a, w.bias, at + k * a.bias_stride[3], s[j][e]);
+		}
 	}
 
 	/* v[e], of row mma_c_row(e), from all the lanes that hold that row. */
@@ -171,6 +223,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 	static DEV void limit(const struct rlx_k_attention &a, const struct job &w,
 			      float (*s)[MMA_C], float *max)
 	{
+		finish(a, w, s);
 #pragma unroll
 		for (int e = 0; e < MMA_C; e++) {
 			int64_t lo = 0, hi = w.len;
@@ -186,7 +239,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 
 				if (MORE)
 					seen = seen && i < w.q.n && k >= lo && k < hi;
-				s[j][e] = seen ? score(a, w, i, k, s[j][e]) : -INFINITY;
+				s[j][e] = seen ? s[j][e] : -INFINITY;
 				max[e] = op_max::of(max[e], s[j][e]);
 			}
 		}
