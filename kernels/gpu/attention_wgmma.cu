@@ -6,7 +6,8 @@
  *
  * Algorithm: as attention_mma.cu, with scores and weights in registers and q, k, v in swizzled
  * shared memory. Consumers pass the turn on by named barriers (ping-pong scheduling), and each
- * starts the scores of tile i + 1 before it weighs the values of tile i.
+ * starts the scores of tile i + 1 before it weighs the values of tile i. Where jobs are few,
+ * several blocks share out the keys of each (attention_split.h).
  *
  * Tiles: ATTENTION_GROUPS x 64 queries by ATT_KEYS keys (64 to 160, by width of a head).
  * Traffic: k and v once for every 64, 128 or 192 queries of a head.
@@ -18,6 +19,7 @@
 
 #define RLX_G_BLOCKS	ATT_BLOCKS(HD, ATTENTION_GROUPS)
 
+#include "kernels/gpu/attention_split.h"
 #include "kernels/gpu/attention_wgmma.h"
 
 enum {
@@ -37,16 +39,28 @@ struct smem {
 	struct barriers	*bar;
 };
 
+/* Share @u of all: of a job whose number is that by @n. */
+static DEV inline struct job share_at(const struct rlx_k_attention &a,
+				      const struct rlx_g_env &env, uint32_t heads, uint32_t u,
+				      uint32_t n)
+{
+	struct job w = job_at(a, env, heads, u / n, ROWS, KEYS);
+
+	take_share(&w, (int)(u % n), (int)n);
+	return w;
+}
+
 /* ---- the loading group ---- */
 
 static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			    const struct smem &s)
 {
-	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
+	uint32_t heads = heads_of(a, env), n = shares_of(a, ROWS);
+	uint32_t jobs = jobs_of(a, heads, ROWS) * n, u;
 	pipeline_state<STAGES> t = {};
 
 	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
-		struct job w = job_at(a, env, heads, u, ROWS, KEYS);
+		struct job w = share_at(a, env, heads, u, n);
 		int kv_head = w.h / (int)(a.heads / a.kv_heads), from = w.from * KEYS;
 		struct rows q = rows_of(RLX_G_PTR(const void, a.q), a.q_stride, w.b, w.h,
 					w.first, a.head_dim);
@@ -57,7 +71,9 @@ static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_
 
 		bar_wait(&s.bar->q_free, round % 2 ^ 1);
 		load_rows<ROWS>(s.q, &q, (int)a.q_len - w.first, &s.bar->q_full);
-		for (int left = w.len - from; left > 0; left -= KEYS, t.next()) {
+		for (int i = w.from; i < w.to; i++, t.next()) {
+			int left = w.len - i * KEYS;
+
 			bar_wait(&s.bar->k_free[t.stage], t.phase ^ 1);
 			load_rows<KEYS>(s.k + t.stage * KV_BYTES, &k, left,
 					&s.bar->k_full[t.stage]);
@@ -155,14 +171,15 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 			       const struct smem &r, int g)
 {
 	struct task x = { {}, RLX_G_PTR(const void, a.bias), r, {}, g, 0 };
-	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
+	uint32_t heads = heads_of(a, env), n = shares_of(a, ROWS);
+	uint32_t jobs = jobs_of(a, heads, ROWS) * n, u;
 
 	if (GROUPS > 1)
 		order_first(g, GROUPS);
 	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
 		struct state s;
 
-		x.w = job_at(a, env, heads, u, ROWS, KEYS);
+		x.w = share_at(a, env, heads, u, n);
 		x.row = x.w.first + g * 64 + warp_id() % 4 * MMA_M;
 		state_clear(&s);
 		bar_wait(&r.bar->q_full, round % 2);
@@ -171,8 +188,20 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 			attend(a, &x, &s);
 		else
 			bar_arrive(&r.bar->q_free);
-		store(a, env, x.w, s, x.row);
+		if (ATTENTION_SPLIT)
+			leave(a, x.w, s, parts_of(a, env, u, ROWS, 1), x.row - x.w.first);
+		else
+			store(a, env, x.w, s, x.row);
 	}
+}
+
+/* The second pass of split-KV. */
+static DEV inline void merge_all(const struct rlx_k_attention &a, const struct rlx_g_env &env)
+{
+	uint32_t n = shares_of(a, ROWS), u = blockIdx.x / n;
+
+	if (u < jobs_of(a, heads_of(a, env), ROWS))
+		merge_job(a, env, u, ROWS, (int)(blockIdx.x % n), (int)n);
 }
 
 RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
@@ -196,6 +225,10 @@ RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
 	}
 	__syncthreads();
 	pdl_wait();
+	if (ATTENTION_SPLIT && env.pass) {
+		merge_all(a, env);
+		return;
+	}
 	if (group == 0) {
 		regs_fewer<ATT_REGS_LOAD(HD)>();
 		feed(a, env, r);

@@ -39,8 +39,7 @@ static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
 	static const int32_t width[] = { 32, 64, 96, 128, 256 };
 	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
 
-	if (a->q_type != a->kv_type || a->q_type == RLX_F32 || a->q_len < 8 ||
-	    !rlx_g_attention_counts(a))
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32 || !rlx_g_attention_counts(a))
 		return 0;
 	for (int i = 0; i < 5; i++)
 		if (dim <= width[i])
@@ -106,10 +105,13 @@ static inline bool rlx_g_attention_short_kv_plan(const void *args, unsigned int 
 	return true;
 }
 
-/* What a warp takes for one head of 16 queries. */
+/* What a warp takes for one head of 16 queries; code and registers grow with keys by width. */
 static inline double rlx_g_attention_head_ns(const struct rlx_k_attention *a)
 {
-	return 300 + 8 * (double)a->kv_len;
+	double width = (double)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32;
+	double keys = a->kv_len <= 16 ? 16 : a->kv_len <= 32 ? 32 : 64;
+
+	return 300 + 8 * (double)a->kv_len + 0.8 * keys * (width - 32);
 }
 
 static inline void rlx_g_attention_short_kv_cost(const void *args, const struct rlx_g_launch *l,
@@ -120,11 +122,12 @@ static inline void rlx_g_attention_short_kv_cost(const void *args, const struct 
 	double keys = l->param.attention_short_kv.ATTENTION_KEYS;
 
 	t->rate = RLX_G_RATE_mma_f16;
-	t->part = 0.3;
+	t->part = 5 / width;
 	t->flops = 2 * 4 * 16 * keys * width;
 	t->l2_bytes = 2 * (double)(16 * a->head_dim + a->kv_len * (a->head_dim + a->v_dim)) * 2;
 	t->steps = 1;
 	t->step_ns = rlx_g_attention_head_ns(a);
+	t->begin_ns = l->param.attention_short_kv.ATTENTION_MASKED ? 1000 : 0;
 	t->dram_bytes = rlx_g_attention_dram(a);
 }
 
@@ -197,8 +200,8 @@ static inline const char *rlx_g_attention_mma_why_not(const void *args,
 
 	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
 		return "q and k are not both f16 or both bf16";
-	if (a->q_len < 8)
-		return "fewer than 8 queries";
+	if (a->q_len < 8 && width && width <= 128)
+		return "fewer than 8 queries, of heads up to 128 wide";
 	return !width ? "heads wider than 256, or a size over 2^29" :
 	       rlx_g_attention_shared(width) > l->most_shared ?
 	       "a block has too little shared memory" : NULL;
@@ -216,29 +219,79 @@ static inline const char *rlx_g_attention_wgmma_why_not(const void *args,
 	       "a block has too little shared memory" : NULL;
 }
 
+/* How many blocks share out the keys of each of @jobs in the @i-th way; fewer than 2: not so. */
+static inline int64_t rlx_g_attention_splits(const struct rlx_k_attention *a, int64_t jobs,
+					     unsigned int i, const struct rlx_g_launch *l)
+{
+	int64_t splits = jobs > 0 ? (int64_t)l->processors * i / jobs : 1;
+	int64_t most = rlx_g_ceil(a->kv_len, 256);
+
+	return splits < most ? splits : most;
+}
+
+/* A launch of @jobs jobs of @rows rows, by @splits blocks each. */
+static inline void rlx_g_attention_split(const struct rlx_k_attention *a, int64_t jobs,
+					 int64_t splits, int64_t rows, struct rlx_g_launch *l)
+{
+	l->grid[0] = (uint32_t)(jobs * splits);
+	l->n_launches = 2;
+	l->scratch = (uint64_t)(jobs * splits * rows * (a->v_dim + 2)) * sizeof(float);
+}
+
+/* The second pass: @rows rows of a job by @splits blocks of @threads. */
+static inline double rlx_g_attention_merge_ns(const struct rlx_k_attention *a, double rows,
+					      double splits, double threads)
+{
+	double left = (double)a->q_len < rows ? (double)a->q_len : rows;
+	double each = left * (double)rlx_g_ceil(a->v_dim, 4) / (splits * threads);
+
+	return splits > 1 ? 1000 * (1 + each) + 150 * splits : 0;
+}
+
+/* Of @t, which is that of whole jobs, what @l shares out. */
+static inline void rlx_g_attention_share_cost(const struct rlx_k_attention *a, double rows,
+					      const struct rlx_g_launch *l, struct rlx_g_cost *t)
+{
+	double splits = l->n_launches > 1 && t->blocks > 0 ? l->grid[0] / t->blocks : 1;
+
+	t->blocks *= splits;
+	t->flops /= splits;
+	t->l2_bytes /= splits;
+	t->steps = (double)(int64_t)(t->steps / splits + 0.999);
+	t->once_ns = rlx_g_attention_merge_ns(a, rows, splits, l->block[0]);
+}
+
+/* Keys whole; split so that there is a block a multiprocessor, then two. */
 static inline bool rlx_g_attention_mma_plan(const void *args, unsigned int i,
 					    struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = rlx_g_attention_width(a);
+	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, 64);
+	int64_t splits = i ? rlx_g_attention_splits(a, jobs, i, l) : 1;
 
-	if (i)
+	if (i > 2)
 		return false;
-	rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
+	rlx_g_line(l, jobs, 128);
 	l->shared = rlx_g_attention_shared(width);
-	RLX_G_VARIANT(l, attention_mma, RLX_G_ATTENTION_FORM(a, width));
+	RLX_G_VARIANT(l, attention_mma, RLX_G_ATTENTION_FORM(a, width), .ATTENTION_SPLIT = i > 0);
+	l->can = !i || splits > 1;
+	if (l->can && i)
+		rlx_g_attention_split(a, jobs, splits, 64, l);
 	return true;
 }
 
-/* With as many warpgroups as there may be, then with fewer. */
+/* With as many warpgroups as there may be, then with fewer; with one, keys split. */
 static inline bool rlx_g_attention_wgmma_plan(const void *args, unsigned int i,
 					      struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = rlx_g_attention_width(a), groups = ATT_WARPGROUPS(width) - (int32_t)i;
-	int64_t jobs, most;
+	int32_t turn = 1 - groups;	/* of split keys */
+	int64_t jobs, most, splits;
 
-	if (groups < 1)
+	groups = groups < 1 ? 1 : groups;
+	if (turn > ATT_BLOCKS(width, 1))
 		return false;
 	jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, groups * 64);
 	most = (int64_t)l->processors * ATT_BLOCKS(width, groups);
@@ -246,7 +299,13 @@ static inline bool rlx_g_attention_wgmma_plan(const void *args, unsigned int i,
 	l->shared = (uint32_t)ATT_SHARED(width, groups);
 	l->can = l->shared <= l->most_shared;
 	RLX_G_VARIANT(l, attention_wgmma, RLX_G_ATTENTION_FORM(a, width),
-		      .ATTENTION_GROUPS = groups);
+		      .ATTENTION_GROUPS = groups, .ATTENTION_SPLIT = turn > 0);
+	if (turn > 0) {
+		splits = rlx_g_attention_splits(a, jobs, (unsigned int)turn, l);
+		l->can = l->can && splits > 1;
+		if (l->can)
+			rlx_g_attention_split(a, jobs, splits, 64, l);
+	}
 	return true;
 }
 
@@ -266,12 +325,11 @@ static inline double rlx_g_attention_keys(const struct rlx_k_attention *a, doubl
 static inline void rlx_g_attention_tile_cost(const struct rlx_k_attention *a, double groups,
 					     double keys, double width, struct rlx_g_cost *t)
 {
-	double seen = rlx_g_attention_keys(a, 64 * groups), rows = (double)a->q_len;
+	double seen = rlx_g_attention_keys(a, 64 * groups);
 
 	t->blocks = (double)(a->batch * a->heads * rlx_g_ceil(a->q_len, (int64_t)groups * 64));
-	rows = rows < 64 * groups ? (double)rlx_g_ceil(a->q_len, 64) * 64 : 64 * groups;
 	t->rate = RLX_G_RATE_mma_f16;
-	t->flops = 4 * rows * seen * width;
+	t->flops = 4 * 64 * groups * seen * width;
 	t->l2_bytes = seen * (double)(a->head_dim + a->v_dim) * 2;
 	t->steps = seen / keys;
 	t->dram_bytes = rlx_g_attention_dram(a);
@@ -280,28 +338,33 @@ static inline void rlx_g_attention_tile_cost(const struct rlx_k_attention *a, do
 static inline void rlx_g_attention_wgmma_cost(const void *args, const struct rlx_g_launch *l,
 					      struct rlx_g_cost *t)
 {
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = l->param.attention_wgmma.ATTENTION_WIDTH;
 	int32_t groups = l->param.attention_wgmma.ATTENTION_GROUPS;
 
-	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, groups, ATT_KEYS(width),
-				  width, t);
+	rlx_g_attention_tile_cost(a, groups, ATT_KEYS(width), width, t);
+	rlx_g_attention_share_cost(a, groups * 64, l, t);
 	t->resident = (uint32_t)ATT_BLOCKS(width, groups);
 	/* a group alone multiplies or softens, but beside another block's */
-	t->part = groups > 1 ? 0.75 : t->resident > 1 ? 0.6 : 0.45;
-	t->step_ns = 500;
+	t->part = groups > 1 ? 0.75 : t->resident > 1 ? 0.6 : 0.5;
+	t->step_ns = 500 + 150 * groups;
+	t->begin_ns = 800 + 600 * groups;
 	t->end_ns = 800;
 }
 
 static inline void rlx_g_attention_mma_cost(const void *args, const struct rlx_g_launch *l,
 					    struct rlx_g_cost *t)
 {
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = l->param.attention_mma.ATTENTION_WIDTH;
 
-	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, 1, 64, width, t);
+	rlx_g_attention_tile_cost(a, 1, 64, width, t);
+	rlx_g_attention_share_cost(a, 64, l, t);
 	t->part = 0.35;
-	t->step_ns = 1000;
+	t->step_ns = width > 64 ? 1200.0 * width / 64 : 1200;
+	t->begin_ns = 600 + 12 * width;
 	t->end_ns = 800;
-	t->resident = width > 64 ? 2 : 3;
+	t->resident = width > 128 ? 1 : width > 64 ? 2 : 3;
 }
 
 /* ---- few queries, many keys ---- */
@@ -352,19 +415,15 @@ static inline bool rlx_g_attention_decode_plan(const void *args, unsigned int i,
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = rlx_g_attention_decode_width(a);
-	int64_t jobs = rlx_g_attention_decode_jobs(a), most = rlx_g_ceil(a->kv_len, 256);
-	int64_t splits = jobs > 0 && i ? (int64_t)l->processors * 2 * i / jobs : 1;
+	int64_t jobs = rlx_g_attention_decode_jobs(a);
+	int64_t splits = i ? rlx_g_attention_splits(a, jobs, 2 * i, l) : 1;
 
-	splits = splits < most ? splits : most;
 	if (i > 2 || (i && splits < 2))
 		return false;
-	rlx_g_line(l, jobs * splits, 32 * ATT_DECODE_WARPS);
+	rlx_g_line(l, jobs, 32 * ATT_DECODE_WARPS);
 	RLX_G_VARIANT(l, attention_decode, .ATTENTION_TYPE = a->q_type, .ATTENTION_WIDTH = width);
-	if (splits > 1) {
-		l->n_launches = 2;
-		l->scratch = (uint64_t)(jobs * splits * ATT_DECODE_ROWS * (a->v_dim + 2)) *
-			     sizeof(float);
-	}
+	if (splits > 1)
+		rlx_g_attention_split(a, jobs, splits, ATT_DECODE_ROWS, l);
 	return true;
 }
 
@@ -374,19 +433,23 @@ static inline void rlx_g_attention_decode_cost(const void *args, const struct rl
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int32_t width = l->param.attention_decode.ATTENTION_WIDTH, step = ATT_DECODE_KEYS(width);
-	double jobs = (double)rlx_g_attention_decode_jobs(a), keys;
+	double jobs = (double)rlx_g_attention_decode_jobs(a), keys, splits;
+	double rows = (double)(a->heads / a->kv_heads * a->q_len);
 
 	if (jobs < 1)
 		return;
-	keys = rlx_g_attention_keys(a, (double)a->q_len) / (l->grid[0] / jobs);
+	rows = rows < ATT_DECODE_ROWS ? rows : ATT_DECODE_ROWS;
+	splits = l->grid[0] / jobs;
+	keys = rlx_g_attention_keys(a, (double)a->q_len) / splits;
 	t->rate = RLX_G_RATE_mma_f16;
-	t->part = 0.2;
+	t->part = 0.1;
 	t->flops = 4 * ATT_DECODE_ROWS * keys * width;
 	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * 2;
 	t->steps = (double)rlx_g_ceil((int64_t)keys, step * ATT_DECODE_WARPS);
-	t->step_ns = 700;
-	t->begin_ns = 800;
-	t->end_ns = 600;
+	t->step_ns = 1000;
+	t->begin_ns = 2200;
+	t->end_ns = 400 + 4 * rows * (double)a->v_dim / ATT_DECODE_WARPS / 4;
+	t->once_ns = rlx_g_attention_merge_ns(a, rows, splits, l->block[0]);
 	t->dram_bytes = rlx_g_attention_dram(a);
 	t->in_flight = ATT_DECODE_WARPS * step * (double)(a->head_dim + a->v_dim) * 2;
 	t->resident = width > 64 ? 3 : 4;
@@ -428,11 +491,11 @@ static inline void rlx_g_attention_split_kv_cost(const void *args, const struct 
 	split = l->grid[0] / rows;
 	keys = rlx_g_attention_keys(a, 1) / (split > 1 ? split : 1);
 	t->rate = RLX_G_RATE_fma_f32;
-	t->part = 0.1;
+	t->part = 0.04;
 	t->flops = 2 * keys * (double)(a->head_dim + a->v_dim);
 	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * (a->kv_type == RLX_F32 ? 4 : 2);
 	t->steps = (double)rlx_g_ceil((int64_t)keys, 64);
-	t->step_ns = 600;
+	t->step_ns = 1500 + 15 * (double)rlx_g_attention_dim(a);
 	t->end_ns = 500;
 	t->dram_bytes = rlx_g_attention_dram(a);
 }

@@ -232,6 +232,44 @@ TEST(few_queries)
 	CHECKF(decoded > 2, "%u of 48", decoded);
 }
 
+static unsigned int shared_out;	/* so often blocks shared out keys */
+
+/* One of the ways of tiles by several blocks, where keys are enough. */
+static unsigned int take_shares(struct rlx_g_judge *j, const struct rlx_g_family *f,
+				const void *args, const struct rlx_g_candidate *c, unsigned int n,
+				unsigned int least)
+{
+	unsigned int found = 0, i, ways[RLX_G_MOST_CANDIDATES];
+	static unsigned int turn;
+
+	(void)j;
+	(void)f;
+	(void)args;
+	for (i = 0; i < n; i++)
+		if ((c[i].variant == RLX_G_attention_mma ||
+		     c[i].variant == RLX_G_attention_wgmma) &&
+		    !c[i].why_not && c[i].launch.n_launches > 1)
+			ways[found++] = i;
+	shared_out += found > 0;
+	return found ? ways[turn++ % found] : least;
+}
+
+TEST(tiles_of_split_keys)
+{
+	static const int64_t dims[] = { 256, 64, 200, 128, 32, 90 };
+	struct rlx_g_judge judge = { take_shares };
+	uint64_t seed = rlx_test_seed();
+
+	gpu_judge = &judge;
+	for (int i = 0; i < 18; i++)
+		one_attention(&(struct form){ i % 2 ? RLX_BF16 : RLX_F16,
+			i % 3 ? i % 2 ? RLX_BF16 : RLX_F16 : RLX_F32,
+			i % 2 ? kc_pick(&seed, 8, 150) : kc_pick(&seed, 1, 7),
+			kc_pick(&seed, 300, 900), dims[i % 6], dims[i % 6], i % 4 > 1 }, &seed);
+	gpu_judge = NULL;
+	CHECKF(shared_out > 2, "%u of 18", shared_out);
+}
+
 /* Each kernel that can do it does, whether or not it is the fastest. */
 TEST(any_candidate)
 {

@@ -297,6 +297,48 @@ TEST(small_products_of_f32)
 	}
 }
 
+/* Attention of few queries or few heads: kernels that were the fastest on an H200. */
+TEST(small_attention)
+{
+	static const struct {
+		int64_t	batch, heads, queries, keys, dim;
+		bool	split;		/* several blocks share out keys */
+		enum rlx_g_variant	variant;
+		double	us;
+	} p[] = {
+		{ 3, 1, 427, 427, 128, false, RLX_G_attention_wgmma, 9.5 },
+		{ 23, 1, 20, 384, 64, false, RLX_G_attention_wgmma, 6.4 },
+		{ 4, 8, 50, 50, 128, false, RLX_G_attention_wgmma, 6.3 },
+		{ 14, 1, 28, 25, 256, false, RLX_G_attention_wgmma, 6.5 },
+		{ 7, 4, 512, 1171, 32, false, RLX_G_attention_wgmma, 16.6 },
+		{ 7, 1, 5, 272, 80, false, RLX_G_attention_decode, 9.5 },
+		{ 3, 4, 2, 1728, 128, true, RLX_G_attention_decode, 13.1 },
+		{ 10, 1, 4, 7760, 256, true, RLX_G_attention_wgmma, 0 },
+		{ 4, 1, 1280, 4352, 32, true, RLX_G_attention_wgmma, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(p) / sizeof(p[0]); i++) {
+		int64_t q = p[i].queries * p[i].dim, k = p[i].keys * p[i].dim;
+		struct rlx_k_attention a = {
+			.batch = p[i].batch, .heads = p[i].heads, .kv_heads = p[i].heads,
+			.q_len = p[i].queries, .kv_len = p[i].keys, .head_dim = p[i].dim,
+			.v_dim = p[i].dim, .scale = 0.1f, .q_offset = p[i].keys - p[i].queries,
+			.q_stride = { q * p[i].heads, q, p[i].dim },
+			.k_stride = { k * p[i].heads, k, p[i].dim },
+			.v_stride = { k * p[i].heads, k, p[i].dim },
+			.out_stride = { q * p[i].heads, q, p[i].dim },
+			.q_type = RLX_F16, .kv_type = RLX_F16, .out_type = RLX_F16,
+		};
+		struct rlx_g_launch l = on_h200();
+
+		rlx_g_attention_launch(&a, &l);
+		CHECKF(l.variant == p[i].variant && (l.n_launches > 1) == p[i].split,
+		       "%zu: kernel %d in %u passes", i, l.variant, l.n_launches);
+		CHECKF(!(p[i].us > 0) || (l.ns < 1400 * p[i].us && l.ns > 600 * p[i].us),
+		       "%zu: %g ns", i, l.ns);
+	}
+}
+
 TEST(tiles_beside_others)
 {
 	const size_t n = 240, m = 410, k = 64;
