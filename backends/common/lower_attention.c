@@ -118,6 +118,32 @@ bool rlx_lower_attention_args(struct rlx_lower *lo, const struct rlx_op_attentio
 	return true;
 }
 
+/*
+ * Heads that share keys become queries of one, where they lie one behind the other and what a query
+ * sees does not depend on its place: tiles are filled with them, and keys are read once for all.
+ */
+static void fold_heads(struct rlx_k_attention *a)
+{
+	const int64_t group = a->heads / a->kv_heads, len = a->q_len;
+	int64_t *const head[] = { &a->q_stride[1], &a->out_stride[1], &a->bias_stride[1] };
+	int64_t *const query[] = { &a->q_stride[2], &a->out_stride[2], &a->bias_stride[2] };
+
+	if (len == 1 && a->window <= 0)
+		a->causal = false;	/* it stands at the last key */
+	if (group < 2 || a->causal || a->window > 0)
+		return;
+	for (int i = 0; i < 3 && len > 1; i++)
+		if (*head[i] != len * *query[i])
+			return;
+	for (int i = 0; i < 3; i++) {
+		*query[i] = len > 1 ? *query[i] : *head[i];
+		*head[i] = group * len * *query[i];
+	}
+	a->heads = a->kv_heads;
+	a->q_len = group * len;
+	a->q_offset = a->kv_len - a->q_len;
+}
+
 enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 {
 	const struct rlx_op_attention *at = lo->args;
@@ -125,6 +151,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 
 	if (!rlx_lower_attention_args(lo, at, rlx_lower_out(lo, 0), true, a))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes or sizes");
+	fold_heads(a);
 	rlx_lower_ref_out(lo, &a->out, 0, 0);
 	if (at->lse)
 		rlx_lower_ref_out(lo, &a->lse, 1, 0);
