@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A training step of a decoder, or of ResNet-50, in bf16 on a GPU: the time of a step, and with
- * -v of each launch in it, as predicted and as measured. train.py has the same steps by PyTorch.
+ * A training step of a decoder whose head is its embedding, or of ResNet-50, in bf16 on a GPU: the
+ * time of a step, and with -v of each launch in it, as predicted and as measured. train.py has the
+ * same steps by PyTorch.
  *
  *	build/test/gpubench/train [-v] [-m] [-p] [-d] [LAYERS DIM HEADS CONTEXT BATCH VOCAB]
  *	build/test/gpubench/train [-v] [-m] [-p] [-d] resnet50 [BATCH SIZE CLASSES]
@@ -84,7 +85,7 @@ static struct rlx_loader *open_text(struct train_rig *r, const struct rlx_compil
 {
 	struct rlx_loader *ld = NULL;
 	rlx_value v[2];
-	struct train_decoder size = { 12, 768, 12, 1024, 16, 256 };
+	struct train_decoder size = { 12, 768, 12, 1024, 16, 256, true };
 	int64_t *to[] = { &size.layers, &size.dim, &size.heads, &size.context, &size.batch,
 			  &size.vocab };
 	int i;

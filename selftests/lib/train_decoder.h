@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A decoder of bytes that is trained: pre-norm blocks, learned positions, a head of its own. */
+/* A decoder of bytes that is trained: pre-norm blocks, learned positions. */
 #ifndef TRAIN_DECODER_H
 #define TRAIN_DECODER_H
 
@@ -8,6 +8,7 @@
 struct train_decoder {
 	int64_t	layers, dim, heads, context, batch;
 	int64_t	vocab;		/* 0: 256 */
+	bool	tied;		/* the embedding is the head, too (GPT-2), else it has its own */
 };
 
 static inline rlx_value train_dense(struct train_rig *r, const char *name, rlx_value x,
@@ -55,11 +56,11 @@ static inline rlx_value train_decoder_loss_of(struct train_rig *r, const struct 
 					      rlx_value x, rlx_value y)
 {
 	int64_t vocab = z->vocab ? z->vocab : 256;
-	rlx_value head;
+	rlx_value tok, head;
 	int l;
 
-	x = rlx_emit(r->g, gather, .indices = x, .x = rlx_var(r->g, r->v, "tok",
-		     rlx_type(RLX_F32, vocab, z->dim), RLX_NORMAL(0.02), 0));
+	tok = rlx_var(r->g, r->v, "tok", rlx_type(RLX_F32, vocab, z->dim), RLX_NORMAL(0.02), 0);
+	x = rlx_emit(r->g, gather, .indices = x, .x = tok);
 	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "pos", rlx_type(RLX_F32,
 		     z->context, z->dim), RLX_NORMAL(0.02), 0));
 	for (l = 0; l < z->layers; l++) {
@@ -67,7 +68,8 @@ static inline rlx_value train_decoder_loss_of(struct train_rig *r, const struct 
 		x = train_block(r, z, x);
 		rlx_vars_leave(r->v);
 	}
-	head = rlx_var(r->g, r->v, "head", rlx_type(RLX_F32, z->dim, vocab), RLX_NORMAL(0.02), 0);
+	head = z->tied ? rlx_emit(r->g, transpose, .x = tok, .perm = RLX_INTS(1, 0)) :
+	       rlx_var(r->g, r->v, "head", rlx_type(RLX_F32, z->dim, vocab), RLX_NORMAL(0.02), 0);
 	return rlx_loss_linear_ce(r->g, train_norm(r, "ln", x, z->dim), head, y, NULL);
 }
 
