@@ -66,24 +66,39 @@ static bool is_one_hot(const struct rlx_graph *g, const struct rlx_node *n, uint
 	return true;
 }
 
-static rlx_value compared(struct rlx_rewrite *rw, const struct rlx_node *n, uint32_t ax)
+/*
+ * Is the coordinate along @ax of a tensor of type @y index @idx, i32? In f32 where that tells all
+ * coordinates apart, as regions of floats take no comparison of integers in; an index beyond them
+ * is rounded to none of them.
+ */
+static rlx_value is_at(struct rlx_graph *g, const struct rlx_type *y, uint32_t ax, rlx_value idx)
 {
-	const struct rlx_type *y = &rw->old->val[n->out].type;
-	const bool is_signed = rw->old->val[n->in[1]].type.dtype != RLX_U32;
-	struct rlx_type at = { .dtype = RLX_I32, .rank = y->rank };
-	rlx_value idx = op_cast(rw->g, rlx_rewrite_value(rw, n->in[1]), RLX_I32);
-	struct rlx_graph *g = rw->g;
+	const bool exact = y->dim[ax] <= 1 << 24;
+	struct rlx_type at = { .dtype = exact ? RLX_F32 : RLX_I32, .rank = y->rank };
+	rlx_value v;
 	uint32_t i;
 
 	for (i = 0; i < y->rank; i++)
 		at.dim[i] = i == ax ? y->dim[ax] : 1;
+	rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);	/* 16 bits tell few of them apart */
+	v = rlx_emit(g, eq, .a = rlx_emit(g, iota, .type = at, .axis = (int32_t)ax),
+		     .b = op_cast(g, idx, at.dtype));
+	rlx_scope_end(g);
+	return v;
+}
+
+static rlx_value compared(struct rlx_rewrite *rw, const struct rlx_node *n, uint32_t ax)
+{
+	const struct rlx_type *y = &rw->old->val[n->out].type;
+	const bool is_signed = rw->old->val[n->in[1]].type.dtype != RLX_U32;
+	rlx_value idx = op_cast(rw->g, rlx_rewrite_value(rw, n->in[1]), RLX_I32);
+	struct rlx_graph *g = rw->g;
+
 	if (is_signed)		/* it may be counted from the end */
 		idx = rlx_emit(g, where, .a = op_add_const(g, idx, (double)y->dim[ax]), .b = idx,
 			       .cond = rlx_emit(g, lt, .a = idx, .b = op_const_like(g, idx, 0)));
 	return rlx_emit(g, where, .a = rlx_rewrite_value(rw, n->in[2]),
-			.b = rlx_scalar_const(g, y->dtype, 0),
-			.cond = rlx_emit(g, eq, .b = idx, .a = rlx_emit(g, iota, .type = at,
-							    .axis = (int32_t)ax)));
+			.b = rlx_scalar_const(g, y->dtype, 0), .cond = is_at(g, y, ax, idx));
 }
 
 enum rlx_status rlx_pass_one_hot(struct rlx_pass_ctx *c, struct rlx_graph *g,

@@ -150,9 +150,53 @@ TEST(cross_entropy)
 	CHECK_EQ(rig_count(d, RLX_OP_reduce), 1);
 	CHECKF(!rlx_compile(d, NULL, &p, &err), "%s", err.text);
 	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_scatter_elements), 0);
+	CHECK_EQ(rig_count(rlx_program_graph(p), RLX_OP_eq), 0);	/* a region has it */
 	rlx_program_put(p);
 	rlx_graph_put(d);
 	rlx_graph_put(g);
+}
+
+/* More classes than 16 bits tell apart, where values between ops have 16. */
+TEST(many_classes)
+{
+	enum { ROWS = 5, CLASSES = 3001 };
+	static const struct rlx_compile_opts o = { .size = sizeof(o),
+						   .precision = RLX_PRECISION_MIXED_BF16 };
+	static const int64_t i[ROWS] = { 0, -1, 2047, 2999, -CLASSES };
+	static const float zero, u[ROWS] = { 1, 2, 3, 4, 5 };
+	static float x[ROWS * CLASSES], y[ROWS * CLASSES];
+	const struct rlx_type wide = rlx_type(RLX_F32, ROWS, CLASSES);
+	struct rlx_graph *g = rlx_graph_new("many");
+	rlx_value vx = rlx_input(g, "x", wide), v, z;
+	rlx_value vi = rlx_input(g, "i", rlx_type(RLX_I64, ROWS, 1));
+	rlx_value vu = rlx_input(g, "u", rlx_type(RLX_F32, ROWS, 1));
+	struct rlx_session *s;
+	int64_t r, c;
+
+	v = rlx_emit(g, expand, .x = rlx_constant(g, rlx_scalar(RLX_F32), &zero),
+		     .shape = RLX_INTS(ROWS, CLASSES));
+	v = rlx_emit(g, scatter_elements, .x = v, .indices = vi, .updates = vu, .axis = 1,
+		     .reduction = RLX_SCATTER_ADD);
+	rlx_output(g, "y", rlx_emit(g, mul, .a = v, .b = vx));
+	z = rlx_emit(g, gather_elements, .x = vx, .indices = vi, .axis = 1);
+	rlx_output(g, "z", z);
+	s = rig_session(g, &o);
+	for (c = 0; c < ROWS * CLASSES; c++)
+		x[c] = 2;
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", wide, x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, ROWS, 1), i));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "u", rlx_type(RLX_F32, ROWS, 1), u));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", wide, y));
+	for (r = 0; r < ROWS; r++)
+		for (c = 0; c < CLASSES; c++) {
+			float want = c == (i[r] + CLASSES) % CLASSES ? 2 * u[r] : 0;
+
+			CHECKF(y[r * CLASSES + c] == want, "[%lld, %lld] is %g, not %g",
+			       (long long)r, (long long)c, (double)y[r * CLASSES + c],
+			       (double)want);
+		}
+	rlx_session_free(s);
 }
 
 TEST_MAIN()
