@@ -300,15 +300,32 @@ void gpu_put_head(struct writer *w)
 	put(w, ")\n{\n");
 }
 
+/* Rows of what is walked by strides end where vectors of @v do: one index is enough. */
+static bool rows_of_vectors(const struct writer *w, int64_t v)
+{
+	return w->strides && w->a->dim[w->a->rank - 1] % v == 0;
+}
+
+/* Is operand @k the same all along some dimension? */
+static bool is_repeated(const struct rlx_g_ew *a, uint32_t k)
+{
+	int d = 0;
+
+	while (d < a->rank && a->stride[k][d])
+		d++;
+	return d < a->rank;
+}
+
 /*
  * Elements of a thread: as many as the widest operand that is read side by side has in 16
  * bytes, fewer where many such operands or ops would fill the registers, or where there would be
- * too few threads to wait for functions in turns. What is the same for all of them has one place.
+ * too few threads to wait for functions in turns. What is the same for all of them has one place;
+ * what many read again is in caches, where two accesses do no harm if rows are of whole vectors.
  */
 static int64_t vector_of(const struct writer *w)
 {
 	const struct rlx_g_ew *a = w->a;
-	size_t widest = 1, size, each = 0, once = 0;
+	size_t widest = 1, again = 1, size, each = 0, once = 0;
 	int64_t v;
 	uint32_t k;
 
@@ -326,21 +343,21 @@ static int64_t vector_of(const struct writer *w)
 			continue;
 		}
 		each += size;
-		if (w->walk[k] == WALK_ALONG || a->stride[k][a->rank - 1] == 1)
+		if (w->walk[k] != WALK_ALONG && a->stride[k][a->rank - 1] != 1)
+			continue;
+		if (is_repeated(a, k))
+			again = larger(again, size);
+		else
 			widest = larger(widest, size);
 	}
 	v = VECTOR_BYTES / (int64_t)widest;
 	v = v > MOST_VEC ? MOST_VEC : v;
+	if (!rows_of_vectors(w, v) && v > VECTOR_BYTES / (int64_t)again)
+		v = VECTOR_BYTES / (int64_t)again;
 	while (v > 1 && ((size_t)v * each + once > VECTORS_BYTES || v * w->n_op > 96 ||
 			 (w->n_function >= FUNCTIONS && a->n / v < VECTORS_FROM)))
 		v /= 2;
 	return v;
-}
-
-/* Rows of what is walked by strides end where vectors of @v do: one index is enough. */
-static bool rows_of_vectors(const struct writer *w, int64_t v)
-{
-	return w->strides && w->a->dim[w->a->rank - 1] % v == 0;
 }
 
 static void put_load(struct writer *w, uint32_t k)
