@@ -101,6 +101,31 @@ bool op_swaps_last(const struct rlx_op_transpose *a, uint32_t rank)
 	return rank >= 2 && (!a->perm.n ? rank == 2 : a->perm.v[rank - 2] == rank - 1);
 }
 
+rlx_value op_swapped(const struct rlx_graph *g, rlx_value x)
+{
+	const struct rlx_node *n = x.id ? rlx_node_of(g, x.id) : NULL;
+
+	if (!n || n->def->index != RLX_OP_transpose ||
+	    !op_swaps_last(n->args, op_type(g, x).rank))
+		return RLX_NONE;
+	return (rlx_value){ n->in[0] };
+}
+
+rlx_value op_swap_product(struct rlx_graph *g, rlx_value x)
+{
+	const struct rlx_node *n = x.id ? rlx_node_of(g, x.id) : NULL;
+	struct rlx_op_fused_matmul a;
+
+	if (!n || n->def->index != RLX_OP_fused_matmul || n->in[2] || n->in[3])
+		return op_swap_last(g, x);
+	a = *(const struct rlx_op_fused_matmul *)n->args;
+	if (a.act)
+		return op_swap_last(g, x);
+	return rlx_emit(g, fused_matmul, .a = { n->in[1] }, .b = { n->in[0] },
+			.trans_a = !a.trans_b, .trans_b = !a.trans_a, .alpha = a.alpha,
+			.compute = a.compute, .out_dtype = a.out_dtype, .tf32 = a.tf32);
+}
+
 rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm)
 {
 	uint32_t i;

@@ -28,6 +28,10 @@ rlx_value op_add_const(struct rlx_graph *g, rlx_value x, double c);
 rlx_value op_swap_last(struct rlx_graph *g, rlx_value x);
 /* Is that all a transpose of so many dimensions does? */
 bool op_swaps_last(const struct rlx_op_transpose *a, uint32_t rank);
+/* What @x is a transpose of, of its last two dimensions alone; none: it is not. */
+rlx_value op_swapped(const struct rlx_graph *g, rlx_value x);
+/* @x with those swapped: of a plain product, which nothing else need read, that of its operands. */
+rlx_value op_swap_product(struct rlx_graph *g, rlx_value x);
 rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm);
 /* Sum or mean over axes [from, to), kept as 1. */
 rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,

@@ -100,16 +100,19 @@ static rlx_value all_rows(struct rlx_graph *g, rlx_value x)
 }
 
 /*
- * Transposes are flags. A matrix b that all of a's batch shares gets the sum over the batch:
+ * Transposes are flags, and one of b, as of an embedding that is the head as well, is left to the
+ * product that it is of. A matrix b that all of a's batch shares gets the sum over the batch:
  * one product whose rows are those of all of it.
  */
 static enum rlx_status matmul_vjp(struct rlx_grad *q)
 {
 	rlx_value a = q->in[0], b = q->in[1], dy = q->d_out[0], d;
 	struct rlx_graph *g = q->g;
+	rlx_value turned = op_swapped(g, b);
 
 	if (q->need[0]) {
-		d = rlx_emit(g, fused_matmul, .a = dy, .b = b, .trans_b = true);
+		d = turned.id ? rlx_emit(g, matmul, .a = dy, .b = turned) :
+		    rlx_emit(g, fused_matmul, .a = dy, .b = b, .trans_b = true);
 		q->d_in[0] = op_unbroadcast(g, d, a);
 	}
 	if (q->need[1]) {

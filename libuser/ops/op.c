@@ -144,6 +144,11 @@ rlx_value op_reshape_like(struct rlx_graph *g, rlx_value x, rlx_value like)
 	if (!t)
 		return RLX_NONE;
 	type = *t;
+	t = rlx_type_of(g, x);
+	if (t)
+		type.dtype = t->dtype;
+	if (t && rlx_type_equal(t, &type))
+		return x;
 	return rlx_emit(g, reshape, .x = x, .shape = { type.dim, type.rank });
 }
 

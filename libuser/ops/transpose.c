@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Permuting dimensions. */
 #include "ops/batch.h"
-#include "ops/op.h"
+#include "ops/emit.h"
 
 /*
  * Shapes:	x[d..] -> y[d[perm[0]], d[perm[1]], ..]
@@ -61,6 +61,10 @@ static enum rlx_status transpose_vjp(struct rlx_grad *q)
 	uint32_t rank = rlx_type_of(q->g, q->in[0])->rank, i;
 	int64_t inv[RLX_MAX_RANK] = { 0 };
 
+	if (op_swaps_last(q->args, rank)) {
+		q->d_in[0] = op_swap_product(q->g, q->d_out[0]);
+		return op_done(q->g);
+	}
 	for (i = 0; i < rank; i++)
 		inv[perm_at(q->args, rank, i)] = i;
 	q->d_in[0] = rlx_emit(q->g, transpose, .x = q->d_out[0], .perm = { inv, rank });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A transpose of a product's right operand goes into the product, if nothing else reads it. */
 #include "ir/graph.h"
+#include "rlx/grad.h"
 #include "rlx/run.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -63,6 +64,61 @@ static void run(bool relu, bool read)
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);
+}
+
+/* Of @a, [M, K], and @b, [N, K]: what sum((a b^T)^2) grows by. */
+static void check_gradients(const float *a, const float *b, const float *da, const float *db)
+{
+	static double y[M * N];
+	double sum;
+	int i, j, k;
+
+	for (i = 0; i < M * N; i++)
+		for (k = 0, y[i] = 0; k < K; k++)
+			y[i] += 2 * (double)a[i / N * K + k] * b[i % N * K + k];
+	for (i = 0; i < M * K; i++) {
+		for (j = 0, sum = 0; j < N; j++)
+			sum += y[i / K * N + j] * b[j * K + i % K];
+		CHECKF(fabs(da[i] - sum) < 1e-4, "da[%d] is %g, not %g", i, da[i], sum);
+	}
+	for (i = 0; i < N * K; i++) {
+		for (j = 0, sum = 0; j < M; j++)
+			sum += y[j * N + i / K] * a[j * K + i % K];
+		CHECKF(fabs(db[i] - sum) < 1e-4, "db[%d] is %g, not %g", i, db[i], sum);
+	}
+}
+
+/* As of a head that is the embedding, too: neither it nor its gradient is turned. */
+TEST(is_none_in_gradients)
+{
+	static float a[M * K], b[N * K], da[M * K], db[N * K];
+	const struct rlx_type ta = rlx_type(RLX_F32, M, K), tb = rlx_type(RLX_F32, N, K);
+	struct rlx_graph *g = rlx_graph_new("gradients"), *d;
+	rlx_value x[2] = { rlx_input(g, "a", ta), rlx_input(g, "b", tb) }, y;
+	uint64_t seed = rlx_test_seed();
+	struct rlx_error err = { 0 };
+	struct rlx_session *s;
+	int i;
+
+	y = rlx_emit(g, transpose, .x = x[1], .perm = RLX_INTS(1, 0));
+	y = rlx_emit(g, matmul, .a = x[0], .b = y);
+	rlx_output(g, "loss", rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = y, .b = y)));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_graph_grad(g, x, 2, &d, &err), "%s", err.text);
+	rlx_graph_put(g);
+	s = rig_session(d, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts) });
+	CHECK_EQ(rig_count(rlx_program_graph(rlx_session_program(s)), RLX_OP_transpose), 0);
+	for (i = 0; i < M * K; i++)
+		a[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < N * K; i++)
+		b[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "a", ta, a));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "b", tb, b));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "d_a", ta, da));
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "d_b", tb, db));
+	check_gradients(a, b, da, db);
+	rlx_session_free(s);
 }
 
 TEST(goes_into_the_product) { run(false, false); }
