@@ -198,6 +198,7 @@ void gpu_fini(struct rlx_exec *exec)
 	drop_graphs(x);
 	gpu_timed_free(x);
 	gpu_experts_fini(x);
+	gpu_prefetch_fini(x);
 	for (i = 0; x->slot && i < gpu_exec_code(x)->n_io; i++) {
 		drop_slot(x, &x->slot[i]);
 		gpu_mem_free(d, x->slot[i].apart);
@@ -281,6 +282,8 @@ static uint64_t place_of(const struct gpu_exec *x, uint32_t i)
 {
 	const struct gpu_slot *s = &x->slot[i];
 
+	if (s->in_ahead)
+		return s->ahead;
 	return s->apart && !s->persistent ? s->apart : x->stage + gpu_exec_code(x)->io[i].at;
 }
 
@@ -409,6 +412,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 		if (!s->changed || !io->on_device)
 			continue;
 		bound = true;
+		gpu_prefetch_take(x, i);
 		if (io->io == RLX_IO_PARAM)
 			st = take_param(x, io, s, &table[i], &moved);
 		else
@@ -493,7 +497,9 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 		if (s->at || !io->on_device || s->mapped || !io->bytes ||
 		    (s->persistent ? !s->fresh : is_here(x, i)))
 			continue;
-		if (!s->taken) {	/* else by the first launch */
+		if (s->came) {
+			rc = gpu_prefetch_wait(x, i);
+		} else if (!s->taken) {	/* else by the first launch */
 			rc = d->api->copy_in(place_of(x, i), s->host, io->bytes, x->stream);
 			count_copy(x, s, io->bytes);
 			s->fresh = rc;

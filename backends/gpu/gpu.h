@@ -209,6 +209,15 @@ struct gpu_slot {
 	uint64_t		 version, uploaded;
 	/* Memory of its own, where an output would else replace it; 0: none */
 	uint64_t		 apart;
+	/*
+	 * prefetch.c: a second place, which is the one that counts if @in_ahead; what is on its
+	 * way to the other one, and that it is what the next run reads
+	 */
+	uint64_t		 ahead;
+	bool			 in_ahead, came;
+	const void		*coming;
+	struct gpu_range	*coming_from;
+	void			*arrived;
 };
 
 /* Launches between two things that the host must do. */
@@ -248,6 +257,7 @@ struct gpu_exec {
 	struct rlx_tensor	*tensors;
 	struct gpu_experts	*experts;	/* NULL: none are placed */
 	void			**event;	/* timed.c: before the first call, after each */
+	void			*upload;	/* prefetch.c: the stream; NULL: none yet */
 };
 
 /* stream_new: beside the default one; event_new: without a time. For both vendors. */
@@ -585,6 +595,15 @@ bool gpu_has(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 enum rlx_status gpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
 enum rlx_status gpu_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns);
 
+/* prefetch.c */
+enum rlx_status gpu_prefetch(struct rlx_exec *exec, unsigned int i, struct rlx_arena *a,
+			     const void *p);
+/* Input @i is bound to slot->host from now on: is that what was prefetched? */
+void gpu_prefetch_take(struct gpu_exec *x, uint32_t i);
+/* Wait for it in front of a run. The driver's number of an error */
+int gpu_prefetch_wait(struct gpu_exec *x, uint32_t i);
+void gpu_prefetch_fini(struct gpu_exec *x);
+
 /* Is a step left out, as no output that is wanted needs it? */
 static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
 {
@@ -656,6 +675,7 @@ void gpu_timed_free(struct gpu_exec *x);
 		.init = gpu_init, .fini = gpu_fini, .bind = gpu_bind,	\
 		.submit = gpu_submit, .wait = gpu_wait,			\
 		.keep = gpu_keep, .fetch = gpu_fetch, .has = gpu_has,	\
+		.prefetch = gpu_prefetch,				\
 		.memory = &gpu_memory,					\
 	}
 

@@ -321,10 +321,11 @@ static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsign
 			s->slot[io][i].name, past, align, dev->be->name, rlx_dtype_name(dt));
 }
 
-static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
-				 struct rlx_buf buf, bool device)
+/* Is all of it in @buf? */
+static enum rlx_status check_room(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				  struct rlx_buf buf)
 {
-	struct rlx_slot *slot = &s->slot[io][i];
+	const struct rlx_slot *slot = &s->slot[io][i];
 	uint64_t bytes = slot->bytes;
 
 	if (!buf.arena || !rlx_buf_ptr(buf))
@@ -336,7 +337,15 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 				"%s '%s': the buffer has %llu bytes of %llu", rlx_slot_kind(s, io, i),
 				slot->name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes);
-	if (check_align(s, io, i, buf))
+	return check_align(s, io, i, buf);
+}
+
+static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				 struct rlx_buf buf, bool device)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+
+	if (check_room(s, io, i, buf))
 		return s->err.status;
 	if ((io == RLX_IO_OUTPUT || slot->state || rlx_slot_is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
@@ -397,6 +406,27 @@ enum rlx_status rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsig
 	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	return rlx_slot_at(s, &io, &i) ? rlx_slot_bind(s, io, i, buf) : s->err.status;
+}
+
+/* A run that a thread of ours has is left alone: the backend is that thread's. */
+enum rlx_status rlx_session_prefetch(struct rlx_session *s, enum rlx_io io, const char *name,
+				     struct rlx_buf buf)
+{
+	const struct rlx_backend *be;
+	unsigned int i;
+
+	if (!s)
+		return RLX_EINVAL;
+	s->err = (struct rlx_error){ 0 };
+	if (io != RLX_IO_INPUT)
+		return rlx_fail(&s->err, RLX_EINVAL, "prefetch: inputs alone are brought ahead");
+	if (!rlx_slot_find(s, &io, name, &i) ||
+	    (buf.arena ? check_room(s, io, i, buf) : rlx_session_not_busy(s)))
+		return s->err.status;
+	be = s->p->dev->be;
+	if (!be->prefetch || (rlx_runner_busy(s) && !s->runner.away))
+		return RLX_OK;
+	return be->prefetch(s->exec, i, buf.arena, buf.arena ? rlx_buf_ptr(buf) : NULL);
 }
 
 /* What has no memory of ours is not looked at before it is bound or made. */

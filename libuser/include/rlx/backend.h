@@ -14,7 +14,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	8
+#define RLX_BACKEND_ABI	9
 
 /*
  * Where it pays that a pointwise step reads elements that only repeat (expand, tile, resize to the
@@ -361,6 +361,14 @@ struct rlx_backend {
 	 * nothing. Nobody runs the exec.
 	 */
 	bool		(*has)(const struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+	/*
+	 * Optional, of devices with memory of their own: input @i will be bound to @p, of @a, by
+	 * its next bind, and nobody writes there before the run behind it has ended: it may be
+	 * brought from now on, beside the run under way, which is not waited for. What cannot be
+	 * brought so is no failure. @p NULL: not that one after all; no run is under way.
+	 */
+	enum rlx_status	(*prefetch)(struct rlx_exec *exec, unsigned int i, struct rlx_arena *a,
+				    const void *p);
 	/* NULL: there is none but the host's. */
 	const struct rlx_backend_memory *memory;
 };

@@ -179,6 +179,28 @@ RLX_EXPORT enum rlx_status
 rlx_session_touch_at(struct rlx_session *s, enum rlx_io io, unsigned int i);
 
 /**
+ * rlx_session_prefetch - bring what an input is bound to next to the device ahead of its run,
+ * beside a submitted one that is under way.
+ * @io:   RLX_IO_INPUT
+ * @buf:  as for rlx_session_bind(), which binds it for the run; if that binds another one, nothing
+ *        came of it. From now on until the run has ended nobody writes there. Empty: what was
+ *        prefetched is forgotten, and may be written to
+ *
+ * Between rlx_session_submit() and rlx_session_wait() it lets the next batch move while a device
+ * with memory of its own computes. Such a device takes as much memory for the input again. Nothing
+ * is moved, and that is no failure, where the host's memory is used in place; where the arena is
+ * not registered with the device; of inputs that a device reads in place (up to 64 KiB on a GPU)
+ * or whose place an output takes; and without memory left there. What is moved counts as
+ * brought (rlx_session_transfers()) by the run that reads it.
+ * Context: of the session; sleeps neither for the run nor for the copy; the arena is referenced
+ * until another buffer of this input is prefetched or the session ends. Return: RLX_ENOENT (no
+ * such name), RLX_EINVAL (no input), RLX_ERANGE (too small, or not aligned), RLX_EBUSY (to forget
+ * while a run is under way).
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_prefetch(struct rlx_session *s, enum rlx_io io, const char *name, struct rlx_buf buf);
+
+/**
  * enum rlx_where - which memories have a value's bytes as they are now.
  * @RLX_WHERE_HOST:   the buffer that is bound, or the session's own
  * @RLX_WHERE_DEVICE: memory of the device's own, where the next run would find it without a copy
