@@ -447,6 +447,17 @@ void rlx_loader_done(struct rlx_loader *ld, const struct rlx_batch *batch)
 		reader_wake(ld->reader);
 }
 
+void loader_give_back(struct rlx_loader *ld)
+{
+	if (!ld->is_ahead)
+		return;
+	pthread_mutex_lock(&ld->lock);
+	ld->out--;
+	pthread_mutex_unlock(&ld->lock);
+	ld->is_ahead = false;
+	ld->stale = true;
+}
+
 static void tell(const struct rlx_loader *ld, uint64_t more, struct rlx_loader_pos *out)
 {
 	struct rlx_loader *l = (struct rlx_loader *)ld;
@@ -503,6 +514,7 @@ enum rlx_status rlx_loader_seek(struct rlx_loader *ld, const struct rlx_loader_p
 				"those that it was told with, or such that divide it",
 				(unsigned long long)pos->position, ld->o.batch, ld->o.world,
 				(unsigned long long)ld->epoch_rows);
+	loader_give_back(ld);
 	if (ld->is_fed) {	/* what a session has is given back with its next batch */
 		rlx_loader_done(ld, &ld->fed);
 		ld->is_fed = false;

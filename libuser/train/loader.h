@@ -105,11 +105,16 @@ struct rlx_loader {
 
 	struct rlx_batch	 fed;		/* what a session has */
 	bool			 is_fed;
+	struct rlx_batch	 ahead;		/* what it is fed next, which is out */
+	bool			 is_ahead;
+	bool			 stale;		/* one that was is not; a session may think so */
 	const struct rlx_session *params_of;	/* RESIDENT: the session that has them bound */
 	struct rlx_error	 err;
 	struct rlx_loader_info	 info;		/* counts */
 };
 
+/* What is ahead is given out once more. */
+void loader_give_back(struct rlx_loader *ld);
 /* rlx_loader_tell(), where what a session was fed counts as done: its run has ended. */
 void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out);
 

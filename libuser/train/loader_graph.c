@@ -186,34 +186,78 @@ static enum rlx_status bind(struct rlx_session *s, const struct rlx_batch *b)
 	return st;
 }
 
-enum rlx_status rlx_loader_feed(struct rlx_loader *ld, struct rlx_session *s)
+/* The batch that is fed next becomes ld->ahead, which is out until then. */
+static enum rlx_status take_ahead(struct rlx_loader *ld, int64_t timeout_ns)
 {
-	struct rlx_batch b;
+	enum rlx_status st = RLX_OK;
+
+	if (!ld->is_ahead)
+		st = rlx_loader_next(ld, &ld->ahead, timeout_ns);
+	ld->is_ahead = !st;
+	return st;
+}
+
+/* Inputs that the program has; a param stays where it is. @none: what was is forgotten. */
+static enum rlx_status prefetch(struct rlx_session *s, const struct rlx_batch *b, bool none)
+{
+	struct rlx_program *p = rlx_session_program(s);
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	for (i = 0; i < b->n && !st; i++)
+		if (b->input[i].io == RLX_IO_INPUT &&
+		    rlx_program_io_find(p, RLX_IO_INPUT, b->input[i].name) >= 0)
+			st = rlx_session_prefetch(s, RLX_IO_INPUT, b->input[i].name,
+						  none ? (struct rlx_buf){ 0 } : b->input[i].buf);
+	return st;
+}
+
+enum rlx_status rlx_loader_prefetch(struct rlx_loader *ld, struct rlx_session *s)
+{
 	enum rlx_status st;
 
 	if (!ld)
 		return RLX_EINVAL;
-	st = rlx_loader_next(ld, &b, ld->is_fed && ld->o.depth == 1 ? 0 : -1);
+	st = take_ahead(ld, 0);
+	if (st == RLX_ETIME || st == RLX_EAGAIN) {
+		ld->err = (struct rlx_error){ 0 };
+		return RLX_OK;
+	}
+	if (!st)
+		st = prefetch(s, &ld->ahead, false);
+	return st && ld->is_ahead ? rlx_fail(&ld->err, st, "%s", rlx_session_error(s)->text) : st;
+}
+
+enum rlx_status rlx_loader_feed(struct rlx_loader *ld, struct rlx_session *s)
+{
+	enum rlx_status st;
+
+	if (!ld)
+		return RLX_EINVAL;
+	st = take_ahead(ld, ld->is_fed && ld->o.depth == 1 ? 0 : -1);
 	if (st == RLX_EAGAIN && ld->is_fed) {	/* depth 1: the one that is out comes first */
 		rlx_loader_done(ld, &ld->fed);
 		ld->is_fed = false;
-		st = rlx_loader_next(ld, &b, -1);
+		st = take_ahead(ld, -1);
 	}
 	if (st)
 		return st;
-	st = bind(s, &b);
+	if (ld->stale)		/* its memory has been read to anew */
+		st = prefetch(s, &ld->ahead, true);
+	if (!st)
+		st = bind(s, &ld->ahead);
 	if (!st && ld->o.keep_last)
-		st = rlx_session_extent(s, b.rows < ld->o.batch ? b.rows : 0, ld->o.batch);
-	if (st) {	/* it is asked for again by the next call */
-		pthread_mutex_lock(&ld->lock);
-		ld->out--;
-		pthread_mutex_unlock(&ld->lock);
+		st = rlx_session_extent(s, ld->ahead.rows < ld->o.batch ? ld->ahead.rows : 0,
+					ld->o.batch);
+	if (st) {
+		loader_give_back(ld);
 		return rlx_fail(&ld->err, st, "%s", rlx_session_error(s)->text);
 	}
 	if (ld->is_fed)
 		rlx_loader_done(ld, &ld->fed);
-	ld->fed = b;
+	ld->fed = ld->ahead;
 	ld->is_fed = true;
+	ld->is_ahead = ld->stale = false;
 	return RLX_OK;
 }
 

@@ -105,13 +105,18 @@ static struct rlx_loader *open_text(struct train_rig *r, const struct rlx_compil
 	return ld;
 }
 
-/* With the next batch bound each time, where there are any. */
+/* With the next batch bound each time, where there are any, which moves while a step runs. */
 static void run_fed(struct train_rig *r, struct rlx_loader *ld, int n)
 {
-	for (int i = 0; i < n; i++) {
-		if (ld)
-			train_disk_feed(ld, r->s);
-		run_steps(r, 1);
+	uint64_t run;
+
+	if (!ld)
+		run_steps(r, n);
+	for (int i = 0; ld && i < n; i++) {
+		train_disk_feed(ld, r->s);
+		must(rlx_session_submit(r->s, &run), rlx_session_error(r->s));
+		train_disk_prefetch(ld, r->s);
+		must(rlx_session_wait(r->s, run, -1), rlx_session_error(r->s));
 	}
 }
 

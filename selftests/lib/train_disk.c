@@ -114,6 +114,11 @@ void train_disk_feed(struct rlx_loader *ld, struct rlx_session *s)
 	must(rlx_loader_feed(ld, s), rlx_loader_error(ld));
 }
 
+void train_disk_prefetch(struct rlx_loader *ld, struct rlx_session *s)
+{
+	must(rlx_loader_prefetch(ld, s), rlx_loader_error(ld));
+}
+
 uint64_t train_disk_print(const struct rlx_loader *ld)
 {
 	struct rlx_loader_info i;

@@ -22,6 +22,9 @@ struct rlx_loader *train_disk_images(struct rlx_graph *g, int64_t batch, int64_t
 /* Bind the next batch; a failure ends the process. */
 void train_disk_feed(struct rlx_loader *ld, struct rlx_session *s);
 
+/* Have the one after it brought beside the run under way; a failure ends the process. */
+void train_disk_prefetch(struct rlx_loader *ld, struct rlx_session *s);
+
 /* How it is read, and how often that had to be waited for; the bytes that CPUs copied. */
 uint64_t train_disk_print(const struct rlx_loader *ld);
 

@@ -406,6 +406,24 @@ RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_loader_feed(struct rlx_loader *ld, struct rlx_session *s);
 
 /**
+ * rlx_loader_prefetch - have the session's device bring the batch that rlx_loader_feed() binds
+ * next, beside a submitted run that is under way (rlx_session_prefetch()).
+ *
+ *	rlx_session_submit(s, &run);
+ *	rlx_loader_prefetch(ld, s);
+ *	rlx_session_wait(s, run, -1);
+ *	rlx_loader_feed(ld, s);
+ *
+ * A batch that is not there yet is not waited for, and of a depth of 1 none is there: then
+ * rlx_loader_feed() takes it as ever. Back-pressure, order and positions are the same.
+ * Context: the consumer's thread, of the session that rlx_loader_feed() is called with. Return:
+ * RLX_OK, also where nothing was brought; as rlx_loader_next() and rlx_session_prefetch(), then
+ * rlx_loader_feed() tells the same.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_loader_prefetch(struct rlx_loader *ld, struct rlx_session *s);
+
+/**
  * rlx_batch_row - where a field of one row lies, for the CPU to read.
  * @row: below the batch
  * Context: while the batch is out. Return: NULL if there is no such field or row.
