@@ -778,5 +778,19 @@ def stalled_reader_of_the_log():
             p.kill()
 
 
+@test
+def who_has_had_a_reply_makes_room():
+    """Connections that stay open behind their last reply count for nobody who comes."""
+    ask = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    for engine in ENGINES:
+        with Server(RELU, engine=engine, server="threads = 1\nmax_connections = 16\n") as s:
+            with contextlib.ExitStack() as stay:
+                for i in range(64):
+                    c = stay.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
+                    c.sendall(ask)
+                    reply = c.recv(4096)
+                    assert reply.startswith(b"HTTP/1.1 200 "), (engine, i, reply)
+
+
 if __name__ == "__main__":
     main()

@@ -74,8 +74,11 @@ void conn_accepted(struct loop *l, int fd, const struct listener *s)
 	unsigned int max = (unsigned int)l->server->limits.max_connections;
 	struct loop *to;
 
-	/* Counted from here on: who drains waits for it, whoever has it. */
-	if (atomic_fetch_add(&l->server->n_conn, 1) >= max) {
+	/*
+	 * Counted from here on: who drains waits for it, whoever has it. One that has had its reply
+	 * makes room, counted until the end of the turn.
+	 */
+	if (atomic_fetch_add(&l->server->n_conn, 1) >= max && !linger_end_oldest(l)) {
 		atomic_fetch_sub(&l->server->n_conn, 1);
 		turn_away(s, fd);
 		return;

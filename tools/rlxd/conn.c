@@ -232,6 +232,8 @@ void conn_shut(struct conn *c)
 		lost_reply(c);
 	if (c->tls)
 		tls_goodbye(c);
+	if (c->state == CONN_LINGER)
+		TAILQ_REMOVE(&c->loop->lingering, c, linger);
 	c->state = CONN_GONE;
 	unstarve(c);
 	/* A reply under way, or a body that is received in place, is in use until
@@ -453,6 +455,7 @@ void conn_sent(struct conn *c, ssize_t n)
 		shutdown(c->fd, SHUT_WR);
 		c->state = CONN_LINGER;
 		c->deadline = l->now + linger_ns;
+		TAILQ_INSERT_TAIL(&l->lingering, c, linger);
 	} else {
 		c->state = CONN_HEAD;
 		/* What is to be answered when draining is in the socket at least. */

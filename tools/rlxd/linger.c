@@ -53,6 +53,15 @@ void linger(struct conn *c)
 	}
 }
 
+bool linger_end_oldest(struct loop *l)
+{
+	struct conn *c = TAILQ_FIRST(&l->lingering);
+
+	if (c)
+		conn_shut(c);
+	return c;
+}
+
 void linger_polled(struct conn *c)
 {
 	c->has_more = true;

@@ -63,6 +63,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
 	l->starved_end = &l->starved;
 	l->ready_end = &l->ready;
+	TAILQ_INIT(&l->lingering);
 	l->turn.inline_ns = server->limits.inline_ns;
 	/* A peer behind a socket is to be woken as well before it asks again. */
 	rlx_spin_init(&l->spin, RLX_SPIN_AUTO, 2 * RLX_SPIN_WAKE_NS);

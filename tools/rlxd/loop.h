@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -81,6 +82,7 @@ struct conn {
 	struct tls		*tls;		/* NULL: plain */
 	struct conn		*next, *prev;
 	struct conn		*ready_next, *starved_next, *gone_next, *shaken_next;
+	TAILQ_ENTRY(conn)	 linger;	/* in the loop's list, while CONN_LINGER */
 	const struct listener	*listener;
 	int			 fd, uid;	/* uid -1: not known */
 	char			 peer[64];
@@ -158,6 +160,7 @@ struct loop {
 	unsigned int		 n_spare;	/* free ones */
 	struct conn		*conns;
 	struct conn		*ready, **ready_end, *gone;
+	TAILQ_HEAD(, conn)	 lingering;	/* behind their last reply, the oldest first */
 	unsigned int		 drops_left;	/* of DROPS, in this turn */
 	struct conn		*starved, **starved_end;	/* wanted a chunk when there was none */
 	unsigned int		 n_held;	/* the engine's that are read or waited for */
@@ -232,6 +235,8 @@ void conn_shaken(struct conn *c);
 /* Drop what comes behind the last reply: from now on, or now; there is something. */
 void linger(struct conn *c);
 void linger_polled(struct conn *c);
+/* End the oldest that drops what comes behind its last reply; false: there is none. */
+bool linger_end_oldest(struct loop *l);
 void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);
