@@ -412,6 +412,52 @@ TEST(rows_alone_and_among_others)
 		check_part(&parts[i]);
 }
 
+/* Attention of the last query alone, as when decoding, and among those before it. */
+static void check_last_query(const char *mask)
+{
+	enum { QUERIES = 9, KEYS = 150, WIDTH = 4 * 40, KV = 2 * 40 };
+	static float q[QUERIES * WIDTH], k[KEYS * KV], v[KEYS * KV];
+	void *all[] = { q, k, v }, *last[] = { q + (QUERIES - 1) * WIDTH, k, v };
+	struct outputs o[2];
+	struct part p = { .name = mask };
+	char text[512];
+
+	fill(q, QUERIES * WIDTH, 1);
+	fill(k, KEYS * KV, 2);
+	fill(v, KEYS * KV, 3);
+	snprintf(text, sizeof(text), "%%1 = input(name=\"q\", type=f32[1,%%d,4,40])\n"
+		 "%%2 = input(name=\"k\", type=f32[1,%d,2,40])\n"
+		 "%%3 = input(name=\"v\", type=f32[1,%d,2,40])\n"
+		 "%%4 = attention(q=%%1, k=%%2, v=%%3, kv_heads=2, %s)\nreturn \"y\"=%%4\n",
+		 KEYS, KEYS, mask);
+	p.text = text;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		struct rlx_graph *g[] = { graph_of(&p, QUERIES), graph_of(&p, 1) };
+
+		if (has(ways[i].isa)) {
+			run(g[0], all, &ways[i], 0, &o[0]);
+			run(g[1], last, &ways[i], 0, &o[1]);
+			CHECK(!o[0].status && !o[1].status);
+			CHECKF(!memcmp((float *)o[0].t[0].data + (QUERIES - 1) * WIDTH,
+				       o[1].t[0].data, WIDTH * sizeof(float)), "%s by %s", mask,
+			       ways[i].isa);
+			outputs_free(&o[0]);
+			outputs_free(&o[1]);
+		}
+		rlx_graph_put(g[0]);
+		rlx_graph_put(g[1]);
+	}
+}
+
+TEST(a_query_alone_and_behind_others)
+{
+	if (refused_here())
+		return;
+	check_last_query("mask=0");
+	check_last_query("mask=1");
+	check_last_query("mask=2, window=70");
+}
+
 /* ---- who may have them ---- */
 
 static void refused(const struct rlx_compile_opts *opts, enum rlx_status want, const char *word)
