@@ -37,7 +37,7 @@ LEVEL_OPT_v3_rnn_f64 := -Os
 # As fast by -O2, of which -O3 makes copies.
 LEVEL_OPT_v3_conv_wino := -O2
 LEVEL_OPT_v3_conv_nd := -O2
-# Where bits are to be the same those of base run, so that v3 and v4 need not round as it does.
+# Where bits are to be the same those of v3 run, so that levels need not round alike.
 $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
 		linalg_rotate linalg_svd,$(eval LEVEL_OPT_$(l)_$(k) += -ffp-contract=fast)))
 

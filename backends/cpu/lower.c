@@ -328,19 +328,19 @@ static const struct rlx_lower_ops cpu_ops = {
 };
 
 /*
- * Strict bits: ops whose kernels add up by as many lanes as a level has run base's everywhere.
+ * Strict bits: ops whose kernels add up by as many lanes as a level has run v3's everywhere.
  * Elsewhere v3 and the levels above it agree; of those that multiply 16 bits as such, and round
  * first, the kernels are not used.
  */
-static bool is_of_base(unsigned int op)
+static bool is_of_v3(unsigned int op)
 {
 	switch (op) {
-#define BASE(op) case RLX_OP_##op:
-	BASE(fft) BASE(rfft) BASE(irfft)
-	BASE(qr) BASE(eigh) BASE(svd) BASE(cholesky) BASE(triangular_solve) BASE(solve)
-	BASE(slogdet) BASE(det)
+#define V3(op) case RLX_OP_##op:
+	V3(fft) V3(rfft) V3(irfft)
+	V3(qr) V3(eigh) V3(svd) V3(cholesky) V3(triangular_solve) V3(solve)
+	V3(slogdet) V3(det)
 		return true;
-#undef BASE
+#undef V3
 	default:
 		return false;
 	}
@@ -359,7 +359,7 @@ static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_st
 	enum rlx_status rc;
 
 	cl->base.st = st;
-	cl->isa = cl->base.strict && st->def && is_of_base(st->def->index) ? RLX_ISA_BASE :
+	cl->isa = cl->base.strict && st->def && is_of_v3(st->def->index) ? RLX_ISA_V3 :
 		  ((struct cpu_code *)cl->base.code)->isa;
 	rc = rlx_lower_step(&cl->base, st->def ? cpu_lowering(st->def->index) : NULL, flags);
 	finish_filling(&cl->base);
