@@ -69,7 +69,6 @@ static enum rlx_status cpu_open(struct rlx_device *dev, struct rlx_error *err)
 	dev->threads = rlx_pool_size(d->pool);
 	d->team = (struct rlx_k_team){ .run = run_team, .pool = d->pool };
 	d->isa = cpu_isa_detect();
-	d->k = rlx_kernels_get(d->isa);
 	return RLX_OK;
 }
 

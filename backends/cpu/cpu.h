@@ -13,7 +13,6 @@
 struct cpu_device {
 	struct rlx_device		 base;
 	enum rlx_isa			 isa;
-	const struct rlx_kernels	*k;
 	struct rlx_pool			*pool;
 	struct rlx_k_team		 team;	/* the pool, to kernels */
 };

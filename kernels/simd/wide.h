@@ -87,7 +87,6 @@ RLX_INLINE vw name(vw a, vw b)						\
 }
 RLX_VW_OP(vw_add, a.v[w] + b.v[w])
 RLX_VW_OP(vw_sub, a.v[w] - b.v[w])
-RLX_VW_OP(vw_mul, a.v[w] * b.v[w])
 
 RLX_INLINE vw vw_fma(vw a, vw b, vw c)
 {
