@@ -210,6 +210,12 @@ TEST(any_gemm)
 	}
 }
 
+static struct rlx_g_launch on_h200(void)
+{
+	return (struct rlx_g_launch){ .processors = 132, .arch = 90, .most_shared = 227 << 10,
+				      .chip = gpu_chip_usual() };
+}
+
 /* Products of f16, small or many: what an H200 takes, and least by this kernel. */
 TEST(small_products)
 {
@@ -243,21 +249,13 @@ TEST(small_products)
 			.batch = { 1, p[i].batch }, .a_step = { 0, m * k },
 			.b_step = { 0, n * k }, .c_step = { 0, m * n },
 		} };
-		struct rlx_g_launch l = { .processors = 132, .arch = 90, .most_shared = 227 << 10,
-					  .chip = gpu_chip_usual() };
+		struct rlx_g_launch l = on_h200();
 
 		rlx_g_gemm_16bit_launch(&a, &l);
 		CHECKF(l.variant == p[i].variant && l.ns < 1300 * p[i].us && l.ns > 700 * p[i].us,
 		       "%zu of %zux%zux%zu: kernel %d, %g ns", p[i].batch, m, n, k, l.variant,
 		       l.ns);
 	}
-}
-
-/* Small tiles by wgmma: two blocks of a multiprocessor have room, and there are as many. */
-static struct rlx_g_launch on_h200(void)
-{
-	return (struct rlx_g_launch){ .processors = 132, .arch = 90, .most_shared = 227 << 10,
-				      .chip = gpu_chip_usual() };
 }
 
 /* So of many of f32: us as they were measured on an H200. */
@@ -339,6 +337,7 @@ TEST(small_attention)
 	}
 }
 
+/* Small tiles by wgmma: two blocks of a multiprocessor have room, and there are as many. */
 TEST(tiles_beside_others)
 {
 	const size_t n = 240, m = 410, k = 64;
