@@ -487,6 +487,12 @@ static void pins_and_exit(void *arg)
 #define TRACING	"/sys/kernel/tracing/"
 #define EVENT	TRACING "events/rlx/rlx_arena_free/enable"
 #define TRACE	TRACING "trace"
+/*
+ * Names of tasks, which nobody reads here. Recording them switches on the trace point of
+ * sched_switch as well, which patches the scheduler's code while the other processor runs it:
+ * QEMU before 8.1 may keep the breakpoint that stands there meanwhile (run-qemu.sh).
+ */
+#define NAMES	TRACING "options/record-cmd"
 
 /* The task that let go of an arena last, by the trace, which is "COMM-PID [CPU] ...". */
 static int freed_by(void)
@@ -517,6 +523,7 @@ TEST(with_an_arena)
 	int status, by;
 
 	k_file_write(TRACING "buffer_size_kb", 16);	/* else some MiB, and for good */
+	k_file_write(NAMES, 0);
 	k_file_write(EVENT, 1);
 	for (int i = 0; i < 4; i++) {
 		struct k_child c;
