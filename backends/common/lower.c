@@ -255,6 +255,8 @@ enum rlx_status rlx_lower_to_host(struct rlx_lower *lo, uint32_t flags,
 				     "no kernel here for %s%s%s; use another dtype or form, or "
 				     "compile without RLX_COMPILE_NATIVE, which is slow", name,
 				     why->status ? ": " : "", why->text);
+	if (lo->ops->refuse && lo->ops->refuse(lo, why))
+		return lo->err->status;
 	lo->code->host++;
 	rlx_note_on_host(lo->code, name);
 	return lo->ops->host_fallback(lo, RLX_CALL_HOST);

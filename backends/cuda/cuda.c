@@ -42,7 +42,7 @@ static const struct gpu_chip chips[] = {
 
 const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.name = "cuda", .title = "NVIDIA", .option = "-default-device",
-	.quick = "--Ofast-compile=mid",
+	.quick = "--Ofast-compile=mid", .ordered = "-fmad=false",
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_SM_COUNT] = 16,
@@ -54,4 +54,4 @@ const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.describe = describe, .arch = arch,
 };
 
-GPU_BACKEND(cuda);
+GPU_BACKEND(cuda, true);

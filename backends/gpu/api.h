@@ -74,6 +74,7 @@ struct gpu_chip {
  * @describe:       an error as text; @find as dlsym of the driver
  * @option:         one of the compiler's that all kernels need
  * @quick:          one of the compiler's, for code that is to be had soon rather than fast
+ * @ordered:        one of the compiler's, by which it contracts no products and sums; NULL: none
  * @arch:           the option that names a device, into @buf
  * @function_shared: attribute of a function: most dynamic shared memory
  * @chips:          ends with one that has no option
@@ -82,7 +83,7 @@ struct gpu_chip {
  *                  the stream has ended; 0: there is none
  */
 struct rlx_gpu_vendor {
-	const char		*name, *title, *option, *quick;
+	const char		*name, *title, *option, *quick, *ordered;
 	const char *const	*driver, *const *driver_names;
 	const char *const	*rtc, *const *rtc_names;
 	const struct gpu_chip	*chips;

@@ -21,6 +21,9 @@ enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
 
 	if (p->ranks == 1)
 		return rlx_lower_copy(lo);
+	if (lo->strict)
+		return rlx_lower_unsupported(lo, "in which order ranks are added up is the "
+					     "communicator's to say");
 	a = rlx_lower_args(lo, sizeof(*a));
 	a->count = rlx_type_count(t);
 	a->dtype = (int32_t)t->dtype;

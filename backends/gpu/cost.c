@@ -128,6 +128,7 @@ static unsigned int list_option(const struct rlx_g_option *o, const void *args,
 				unsigned int most)
 {
 	const char *why = o->why_not ? o->why_not(args, on) : NULL;
+	const char *none = "no tiles of its fit the chip or the sizes";
 	unsigned int i, n = 0;
 
 	for (i = 0; !why && n < most; i++) {
@@ -138,6 +139,11 @@ static unsigned int list_option(const struct rlx_g_option *o, const void *args,
 			break;
 		if (!c[n].launch.can)
 			continue;
+		if (on->strict && rlx_g_bits(c[n].launch.variant, &c[n].launch.param) ==
+				  RLX_G_BITS_OTHER) {
+			none = "it rounds or adds up otherwise than strict bits have it";
+			continue;
+		}
 		t.blocks = (double)c[n].launch.grid[0] * c[n].launch.grid[1] *
 			   c[n].launch.grid[2];
 		o->cost(args, &c[n].launch, &t);
@@ -147,7 +153,7 @@ static unsigned int list_option(const struct rlx_g_option *o, const void *args,
 	if (!n && most)
 		c[n++] = (struct rlx_g_candidate){
 			.variant = o->variant,
-			.why_not = why ? why : "no tiles of its fit the chip or the sizes",
+			.why_not = why ? why : none,
 		};
 	return n;
 }

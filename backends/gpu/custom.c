@@ -131,6 +131,8 @@ enum rlx_status gpu_lower_custom(struct rlx_lower *lo)
 
 	if (!k)
 		return rlx_lower_unsupported(lo, "it has no kernel for this device");
+	if (lo->strict)
+		return rlx_lower_unsupported(lo, "nothing is known of its kernel's roundings");
 	if (!gpu_rtc_get(gpu_of(lo)->v, NULL))
 		return rlx_lower_unsupported(lo, "there is no compiler for its kernel here");
 	if (ask(lo, op, k, &l) || check(lo, op, &l))

@@ -415,12 +415,13 @@ struct gpu_kernel {
 	const char		*name, *source, *params;
 	const union rlx_g_param	*param;
 	uint32_t		 shared;	/* of gpu_function_get(): see gpu_module_load() */
+	bool			 ordered;	/* compiled so that nothing is contracted */
 };
 /* variant.c: that of a row; @param stays the caller's. */
 struct gpu_kernel gpu_kernel_of(enum rlx_g_variant v, const union rlx_g_param *param,
 				uint32_t shared);
-/* That of pointwise code, which stays the caller's. */
-struct gpu_kernel gpu_kernel_of_text(const char *source);
+/* That of pointwise code, which stays the caller's. @ordered: for strict bits */
+struct gpu_kernel gpu_kernel_of_text(const char *source, bool ordered);
 /* The @i-th parameter as "NAME=value"; false: there are fewer. */
 bool gpu_param_text(const struct gpu_kernel *k, unsigned int i, char *buf, size_t size);
 /* All of them, each behind a blank. */
@@ -561,6 +562,14 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err);
 void gpu_release(struct rlx_code *code);
 
+/*
+ * strict.c: with strict bits no step goes to the host, whose evaluation rounds otherwise than the
+ * CPU's kernels do, but what has no floats; the step that does is named in lo->err.
+ */
+enum rlx_status gpu_refuse_host(struct rlx_lower *lo, const struct rlx_error *why);
+/* Are there numbers that round among what the step reads and writes? */
+bool gpu_step_rounds(const struct rlx_lower *lo);
+
 /* lower_decoder.c: the staged GEMM becomes what gemv_stream takes */
 void gpu_stage_gemv_stream(struct rlx_lower *lo);
 /* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
@@ -648,7 +657,7 @@ enum rlx_status gpu_run_timed(struct gpu_exec *x);
 void gpu_timed_free(struct gpu_exec *x);
 
 /* A vendor's struct rlx_backend: what must know the vendor, and the rest. */
-#define GPU_BACKEND(n)							\
+#define GPU_BACKEND(n, strict)						\
 	static unsigned int n##_probe(struct rlx_dev_info *info, unsigned int first, \
 				      unsigned int max)			\
 	{								\
@@ -664,6 +673,7 @@ void gpu_timed_free(struct gpu_exec *x);
 	}								\
 	RLX_EXPORT const struct rlx_backend rlx_backend_##n = {		\
 		.abi = RLX_BACKEND_ABI, .name = #n, .own_threads = true,	\
+		.strict_bits = strict,					\
 		.align = RLX_PLAN_ALIGN,				\
 		.device_size = sizeof(struct gpu_device),		\
 		.code_size = sizeof(struct gpu_code),			\

@@ -63,6 +63,8 @@ static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const st
 	add_option(j, v->option, 0);
 	if (more)
 		add_option(j, more, 0);
+	if (k->ordered && v->ordered)
+		add_option(j, v->ordered, 0);
 	add_option(j, "-std=c++17", 0);
 	add_option(j, "-DRLX_WARP=%lld", c->warp);
 	add_option(j, "-DRLX_ARCH=%lld", arch_of(c->major, c->minor));

@@ -8,7 +8,7 @@
 
 #include "backends/gpu/gpu.h"
 
-enum { GPU_MOST_OPTIONS = 22, GPU_MOST_KEY = 1024 };
+enum { GPU_MOST_OPTIONS = 24, GPU_MOST_KEY = 1024 };
 
 /* A compilation: what decides its result, but for the compiler itself. */
 struct gpu_job {

@@ -114,6 +114,9 @@ enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l)
 	struct gpu_call *call;
 	uint32_t bad = 0, i;
 
+	if (lo->strict && l->variant && rlx_g_bits(l->variant, &l->param) == RLX_G_BITS_OTHER)
+		return rlx_lower_unsupported(lo, "the kernel that does this rounds or adds up "
+					     "otherwise than the CPU");
 	for (i = 0; i < lo->n_ref; i++)
 		if (lo->ref[i].kind == RLX_REF_STATUS) {
 			lo->ref[i].off = 4 * (uint64_t)c->n_bad++;
@@ -128,6 +131,7 @@ enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l)
 	call->kind = GPU_KERNEL_CALL;
 	call->bad = bad;
 	call->launch = *l;
+	call->launch.strict = lo->strict;
 	call->launch.judge = NULL;
 	call->decision = gpu_lower_of(lo)->decision;
 	gpu_lower_of(lo)->decision = 0;
@@ -139,6 +143,7 @@ struct rlx_g_launch gpu_launch_of(struct rlx_lower *lo, uint64_t units)
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
 
 	l.judge = gpu_lower_of(lo)->judge.choose ? &gpu_lower_of(lo)->judge : NULL;
+	l.strict = lo->strict;
 	return l;
 }
 
@@ -386,6 +391,7 @@ static const struct rlx_lower_ops ops = {
 	.call = call_kernel,
 	.host_fallback = host_fallback,
 	.undo = undo,
+	.refuse = gpu_refuse_host,
 	.persistent = persistent,
 	.gemm = gemm,
 	.conv = gpu_conv,
@@ -540,7 +546,7 @@ static enum rlx_status get_modules(struct gpu_code *c, struct rlx_error *err)
 		if (!gpu_is_launch(call))
 			continue;
 		if (call->text) {	/* what was compiled when there was a compiler is kept */
-			k = gpu_kernel_of_text(call->text);
+			k = gpu_kernel_of_text(call->text, call->launch.strict);
 			st = gpu_module_get(d, &k, &call->module, call->interp ? NULL : err);
 			if (!st || !call->interp)
 				continue;
@@ -750,9 +756,10 @@ static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint
 		return st;
 	list_results(c, gl);
 	st = gpu_drop_unread(c, gl->base.err);
-	if (!st)
+	/* what becomes one launch adds up as that does */
+	if (!st && !gl->base.strict)
 		st = gpu_group_calls(c, gl->base.err);
-	if (!st)
+	if (!st && !gl->base.strict)
 		st = gpu_join_calls(c, &gl->texts, gl->base.err);
 	if (!st)
 		st = take_inputs(c, gl);
@@ -803,6 +810,8 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", code->dev->be->name);
 	if (!st)
 		gpu_judge_init(gl, flags);
+	if (!st)
+		gl->base.strict = flags & RLX_COMPILE_STRICT_BITS;
 	if (!st)
 		st = lower_plan(c, gl, flags);
 	gpu_tune_save(d);

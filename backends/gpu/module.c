@@ -21,6 +21,7 @@ struct gpu_module {
 	char			*key, *source;
 	char			 name[64];	/* of the kernel */
 	const char		*params;	/* their names, static */
+	bool			 ordered;	/* as in struct gpu_kernel */
 	union rlx_g_param	 param;
 	void			*image;		/* until it has been loaded */
 	enum origin		 from;		/* the image is */
@@ -51,6 +52,7 @@ static struct gpu_module *module_new(const struct gpu_job *j, const struct gpu_k
 	m->source = rlx_strdup(k->source);
 	snprintf(m->name, sizeof(m->name), "%s", k->name);
 	m->params = k->params;
+	m->ordered = k->ordered;
 	if (*k->params)
 		m->param = *k->param;
 	if (m->key && m->source)
@@ -61,7 +63,7 @@ static struct gpu_module *module_new(const struct gpu_job *j, const struct gpu_k
 
 static struct gpu_kernel kernel_of(const struct gpu_module *m)
 {
-	return (struct gpu_kernel){ m->name, m->source, m->params, &m->param, 0 };
+	return (struct gpu_kernel){ m->name, m->source, m->params, &m->param, 0, m->ordered };
 }
 
 /* ---- compiling ---- */

@@ -435,6 +435,8 @@ enum rlx_status gpu_call_text(struct writer *w, int64_t blocks)
 				  .block = { THREADS, 1, 1 } };
 	struct gpu_call *call;
 
+	if (lo->strict && gpu_step_rounds(lo))
+		return rlx_lower_unsupported(lo, "pointwise functions round otherwise than the CPU's");
 	if (gpu_call(lo, &l))
 		return lo->status;
 	call = &gpu_calls((struct gpu_code *)lo->code)[lo->calls->n_call - 1];

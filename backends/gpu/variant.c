@@ -15,12 +15,29 @@ struct gpu_kernel gpu_kernel_of(enum rlx_g_variant v, const union rlx_g_param *p
 {
 	const struct gpu_variant *row = &gpu_variants[v];
 
-	return (struct gpu_kernel){ row->name, gpu_source(row->file), row->params, param, shared };
+	return (struct gpu_kernel){ row->name, gpu_source(row->file), row->params, param, shared,
+				    rlx_g_bits(v, param) == RLX_G_BITS_ORDERED };
 }
 
-struct gpu_kernel gpu_kernel_of_text(const char *source)
+struct gpu_kernel gpu_kernel_of_text(const char *source, bool ordered)
 {
-	return (struct gpu_kernel){ "ew", source, "", NULL, 0 };
+	return (struct gpu_kernel){ "ew", source, "", NULL, 0, ordered };
+}
+
+/* Integers and their sums are what they are, in any order. */
+static enum rlx_g_bits rlx_g_bits_int(int32_t type)
+{
+	return rlx_dtype_is_float((enum rlx_dtype)type) ? RLX_G_BITS_OTHER : RLX_G_BITS_EXACT;
+}
+
+enum rlx_g_bits rlx_g_bits(enum rlx_g_variant v, const union rlx_g_param *p)
+{
+	switch (v) {
+#define GPU_BITS(n, when)	case RLX_G_##n: return (when);
+#include "kernels/gpu/kernels.def"
+	default:
+		return RLX_G_BITS_OTHER;
+	}
 }
 
 bool gpu_param_text(const struct gpu_kernel *k, unsigned int i, char *buf, size_t size)

@@ -55,4 +55,4 @@ const struct rlx_gpu_vendor rlx_gpu_rocm = {
 	.describe = describe, .arch = arch,
 };
 
-GPU_BACKEND(rocm);
+GPU_BACKEND(rocm, false);

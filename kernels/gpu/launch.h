@@ -44,6 +44,15 @@ union rlx_g_param {
 #include "kernels/gpu/kernels.def"
 };
 
+/*
+ * What strict bits (docs/strict-bits.md) ask of a launch: OTHER: it adds up in an order of its own,
+ * or rounds where the CPU does not; EXACT: there is but one result, whoever computes it; ORDERED: it
+ * rounds and adds up as the CPU does, if the compiler contracts nothing, which it is told then.
+ * Rows of kernels.def say which; without a word, OTHER. backends/gpu/variant.c
+ */
+enum rlx_g_bits { RLX_G_BITS_OTHER, RLX_G_BITS_EXACT, RLX_G_BITS_ORDERED };
+enum rlx_g_bits rlx_g_bits(enum rlx_g_variant v, const union rlx_g_param *p);
+
 _Static_assert(sizeof(union rlx_g_param) == 16 * sizeof(int32_t), "a row has more parameters");
 
 /**
@@ -75,6 +84,7 @@ struct rlx_g_tensor_map {
  * @arch: set by the caller: NVIDIA's chip, 90 for sm_90; 0: any other
  * @processors: set by the caller: how many blocks run side by side at least
  * @most_shared: set by the caller: bytes of shared memory that a block may have
+ * @strict: set by the caller: no kernel will do whose bits are OTHER
  * @chip: set by the caller: what it is planned for; NULL: an H200
  * @judge: set by the caller: has the last word where there is a choice; NULL: the least time
  * @can: this form of the arguments has a kernel here
@@ -95,7 +105,7 @@ struct rlx_g_launch {
 	uint32_t	arch, processors, most_shared;
 	const struct rlx_g_chip *chip;
 	struct rlx_g_judge *judge;
-	bool		can;
+	bool		can, strict;
 	double		ns;
 	uint32_t	grid[3], block[3], shared, n_launches;
 	uint64_t	scratch;

@@ -17,10 +17,14 @@ static enum rlx_status build(struct rlx_program *p, const struct rlx_compile_opt
 {
 	struct rlx_build b = { .dev = p->dev, .store = p->store, .opts = *o, .err = err };
 	size_t len = 0;
-	enum rlx_status st;
+	enum rlx_status st = RLX_OK;
 
 	b.report = open_memstream(&p->fused, &len);
-	st = rlx_build_passes(&b, g, &p->g);
+	/* what rounds and what adds up is a matter of the plan: strict bits are those of one */
+	if (o->flags & RLX_COMPILE_STRICT_BITS && strcmp(p->dev->be->name, "cpu"))
+		st = rlx_device_get("cpu", 1, &b.plan_for, err);
+	if (!st)
+		st = rlx_build_passes(&b, g, &p->g);
 	b.opts.dump = NULL;	/* the graph that was given is its caller's, no body */
 	if (!st)
 		st = rlx_plan_new(p->g, &p->plan, err);
@@ -28,6 +32,7 @@ static enum rlx_status build(struct rlx_program *p, const struct rlx_compile_opt
 		st = rlx_build_code(&b, p->plan, &p->code);
 	if (b.report)
 		fclose(b.report);
+	rlx_device_put(b.plan_for);
 	return st;
 }
 

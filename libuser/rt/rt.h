@@ -73,6 +73,7 @@ bool rlx_program_graphs(const struct rlx_program *p, struct rlx_graph ***g, uint
 /* body.c: what a program's graph, and those that its control flow calls, are built with. */
 struct rlx_build {
 	struct rlx_device	*dev;
+	struct rlx_device	*plan_for;	/* whose plan it is to be; NULL: that of @dev */
 	struct rlx_store	*store;
 	struct rlx_compile_opts	 opts;
 	FILE			*report;

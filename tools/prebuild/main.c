@@ -41,7 +41,7 @@ static int full_from;
 static struct gpu_kernel kernel_of(const struct prebuilt *p)
 {
 	if (p->text)
-		return gpu_kernel_of_text(p->text);
+		return gpu_kernel_of_text(p->text, false);
 	return gpu_kernel_of(p->variant, &p->param, 0);
 }
 

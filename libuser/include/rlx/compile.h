@@ -67,7 +67,8 @@ enum rlx_compile_flags {
  *             RLX_COMPILE_STRICT_BITS, or the environment's RLX_STRICT_BITS=1: what a row of a
  *             batch gives has the same bits alone and among others, by any number of threads
  *             and on each processor that has FMA. Ops as they are written alone
- *             (RLX_EINVAL under another precision), on backends that promise it (RLX_ENOSUP)
+ *             (RLX_EINVAL under another precision), on backends that promise it (RLX_ENOSUP;
+ *             cuda gives the CPU's bits or names the op that it does otherwise)
  *             RLX_COMPILE_PLACE: weights of experts stay in host memory, and each session says
  *             which of them its device has: rlx/moe.h
  * @store:     where prepared weights are looked for and put, see rlx/store.h;
