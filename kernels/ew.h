@@ -156,6 +156,12 @@ static inline size_t rlx_k_ew_lane(const struct rlx_k_ew *a)
 	       a->cls == RLX_EW_I16 ? 2 : a->cls == RLX_EW_I8 ? 1 : 8;
 }
 
+/* Powers of one number for all elements that need no pow(). */
+static inline bool rlx_k_ew_simple_power(float y)
+{
+	return y == 1.0f || y == 2.0f || y == 3.0f || y == -1.0f || y == 0.5f || y == -0.5f;
+}
+
 /* Give each step a register; a register is free after its value's last use. */
 static inline void rlx_k_ew_regs(struct rlx_k_ew *a)
 {

@@ -135,35 +135,4 @@ static void name(char *d, const struct rlx_ew_src *s, size_t nv, int type) \
 	}								\
 }
 
-/* clang-format off */
-/* The table of the two real classes: each has a step of these names. */
-#define RLX_EW_REAL_STEPS						\
-	[RLX_EW_copy] = copy, [RLX_EW_cast] = cast, [RLX_EW_neg] = neg,	\
-	[RLX_EW_abs] = abs_, [RLX_EW_sign] = sign, [RLX_EW_not_] = not_,	\
-	[RLX_EW_exp] = exp_, [RLX_EW_log] = log_, [RLX_EW_sqrt] = sqrt_,	\
-	[RLX_EW_rsqrt] = rsqrt, [RLX_EW_recip] = recip, [RLX_EW_sin] = sin_,	\
-	[RLX_EW_cos] = cos_, [RLX_EW_tan] = tan_, [RLX_EW_asin] = asin_,	\
-	[RLX_EW_acos] = acos_, [RLX_EW_atan] = atan_, [RLX_EW_sinh] = sinh_,	\
-	[RLX_EW_cosh] = cosh_, [RLX_EW_tanh] = tanh_,			\
-	[RLX_EW_asinh] = asinh_, [RLX_EW_acosh] = acosh_,		\
-	[RLX_EW_atanh] = atanh_, [RLX_EW_sigmoid] = sigmoid,		\
-	[RLX_EW_silu] = silu, [RLX_EW_gelu] = gelu,			\
-	[RLX_EW_gelu_tanh] = gelu_tanh, [RLX_EW_relu] = relu,		\
-	[RLX_EW_erf] = erf_, [RLX_EW_ceil] = ceil_, [RLX_EW_floor] = floor_,	\
-	[RLX_EW_round] = round_, [RLX_EW_trunc] = trunc_,		\
-	[RLX_EW_softplus] = softplus, [RLX_EW_softsign] = softsign,	\
-	[RLX_EW_mish] = mish, [RLX_EW_hard_sigmoid] = hard_sigmoid,	\
-	[RLX_EW_hard_swish] = hard_swish, [RLX_EW_is_nan] = is_nan,	\
-	[RLX_EW_is_inf] = is_inf, [RLX_EW_exp2] = exp2_,		\
-	[RLX_EW_log2] = log2_, [RLX_EW_expm1] = expm1_,			\
-	[RLX_EW_log1p] = log1p_, [RLX_EW_add] = add, [RLX_EW_sub] = sub,	\
-	[RLX_EW_mul] = mul, [RLX_EW_div] = div_, [RLX_EW_max] = max,	\
-	[RLX_EW_min] = min, [RLX_EW_pow] = pow_, [RLX_EW_mod] = mod,	\
-	[RLX_EW_fmod] = fmod_, [RLX_EW_atan2] = atan2_, [RLX_EW_eq] = eq,	\
-	[RLX_EW_ne] = ne, [RLX_EW_lt] = lt, [RLX_EW_le] = le,		\
-	[RLX_EW_gt] = gt, [RLX_EW_ge] = ge, [RLX_EW_and_] = and_,	\
-	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_leaky] = leaky,	\
-	[RLX_EW_where] = where, [RLX_EW_fma] = fma_,
-/* clang-format on */
-
 #endif

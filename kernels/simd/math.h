@@ -7,13 +7,20 @@
  * Coefficients are minimax fits made for this file (Lawson's iteration on the
  * error each function cares about, each coefficient rounded before the next
  * is fitted).
+ *
+ * GPUs compile the same source for strict bits, so that bits of a vector are seen otherwise by
+ * functions alone.
  */
 #ifndef RLX_SIMD_MATH_H
 #define RLX_SIMD_MATH_H
 
+#ifdef DEV	/* device code, where a vector has one lane: kernels/gpu/dialect.h came first */
+#include "kernels/gpu/vec.h"
+#else
 #include <math.h>
 
 #include "kernels/simd/vec.h"
+#endif
 
 /* fma with a constant addend: Horner's step */
 #define RLX_H(p, x, c)	vf_fma((p), (x), vf_set1(c))
@@ -24,7 +31,7 @@ RLX_INLINE vf vf_scale2_normal(vf x, vf n)
 #if defined(RLX_V512)
 	return vf_scale2(x, n);
 #else
-	return x * (vf)((vi_trunc(n) + 127) << 23);
+	return x * vf_from_bits((vi_trunc(n) + 127) << 23);
 #endif
 }
 
@@ -98,7 +105,7 @@ RLX_INLINE vf vf_expm1_mid(vf x)
 	p = RLX_H(p, r, 0x1.5554aep-3f);
 	p = RLX_H(p, r, 0x1.fffffep-2f);
 	p = vf_fma(p * r, r, r);
-	s = (vf)((vi_trunc(n) + 127) << 23);
+	s = vf_from_bits((vi_trunc(n) + 127) << 23);
 	return vf_fma(p, s, s - 1.0f);
 }
 
@@ -118,9 +125,9 @@ RLX_INLINE vf vf_log(vf x)
 	const vf inf = vf_set1(INFINITY);
 	vm den = vf_lt(x, vf_set1(0x1p-126f));
 	vf m = vf_sel(den, x * 0x1p24f, x);
-	vi b = (vi)((vu)m - 0x3f3504f3);
+	vi b = (vi)((vu)vf_bits(m) - 0x3f3504f3);
 	vf e = vf_from_vi(b >> 23) + vf_sel(den, vf_set1(-24.0f), vf_zero());
-	vf f = (vf)((b & 0x7fffff) + 0x3f3504f3) - 1.0f;
+	vf f = vf_from_bits((b & 0x7fffff) + 0x3f3504f3) - 1.0f;
 	vf f2 = f * f, p, y;
 
 	p = RLX_H(vf_set1(0x1.147610p-4f), f, -0x1.de02bep-4f);
@@ -140,8 +147,8 @@ RLX_INLINE vf vf_log(vf x)
 }
 
 /* of one number, the same bits as a lane's */
-RLX_INLINE float vf_exp1(float x) { return vf_exp(vf_set1(x))[0]; }
-RLX_INLINE float vf_log1(float x) { return vf_log(vf_set1(x))[0]; }
+RLX_INLINE float vf_exp1(float x) { return vf_lane0(vf_exp(vf_set1(x))); }
+RLX_INLINE float vf_log1(float x) { return vf_lane0(vf_log(vf_set1(x))); }
 
 /* log(1 + x): what rounding 1 + x lost is put back; 2 ulp */
 RLX_INLINE vf vf_log1p(vf x)
@@ -265,8 +272,9 @@ RLX_INLINE vf vf_softsign(vf x)
 
 /*
  * x = n pi/2 + r with pi/2 in four parts, the first three short enough for
- * their products to be exact up to |x| of 8192; beyond, libm, lane by lane: what a lane
- * becomes hangs on its own x alone, not on where in a vector or beside what it lies.
+ * their products to be exact up to |x| of 8192; beyond, lane by lane by as many bits of 2 / pi
+ * as it takes: what a lane becomes hangs on its own x alone, not on where in a vector or beside
+ * what it lies.
  */
 RLX_INLINE vf vf_trig_reduce(vf x, vi *quadrant)
 {
@@ -277,6 +285,39 @@ RLX_INLINE vf vf_trig_reduce(vf x, vi *quadrant)
 	x = vf_fnma(n, vf_set1(0x1.fb4p-12f), x);
 	x = vf_fnma(n, vf_set1(0x1.444p-24f), x);
 	return vf_fnma(n, vf_set1(0x1.68c234p-39f), x);
+}
+
+/*
+ * The same of one number beyond 8192: bits of x and of 2 / pi are multiplied as whole numbers, of
+ * which what is below four quadrants counts. NaN of what is not finite. M. Payne and R. Hanek,
+ * "Radian Reduction for Trigonometric Functions" (1983).
+ */
+RLX_INLINE float trig_reduce_large(float x, int32_t *quadrant)
+{
+	const uint32_t pi[8] = { 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599,
+				 0x3c439041, 0xfe5163ab };
+	uint32_t u, m, at, bit, w[3], i;
+	uint64_t turn;
+	float r;
+
+	memcpy(&u, &x, 4);
+	*quadrant = 0;
+	if ((u >> 23 & 0xff) == 0xff)
+		return x - x;
+	m = (u & 0x7fffff) | 0x800000;
+	at = (u >> 23 & 0xff) - 120;	/* the first bit that counts: two ahead of the point's */
+	bit = at % 32;
+	for (i = 0; i < 3; i++)
+		w[i] = pi[at / 32 + i] << bit |
+		       (bit ? pi[at / 32 + i + 1] >> (32 - bit) : 0);
+	turn = ((uint64_t)(m * w[0]) << 32) + (uint64_t)m * w[1] + ((uint64_t)m * w[2] >> 32);
+	*quadrant = (int32_t)((turn + (1ull << 61)) >> 62);
+	turn -= (uint64_t)*quadrant << 62;
+	r = (float)((double)(int64_t)turn * 0x1.921fb54442d18p-62);
+	if (!(u >> 31))
+		return r;
+	*quadrant = -*quadrant;
+	return -r;
 }
 
 RLX_INLINE vf vf_trig_poly(vf r, vi q)
@@ -291,33 +332,42 @@ RLX_INLINE vf vf_trig_poly(vf r, vi q)
 	c = RLX_H(c, z, 0x1.55554ap-5f);
 	c = vf_fma(c * z, z, vf_fma(z, vf_set1(-0.5f), vf_set1(1.0f)));
 	s = vf_sel(vi_eq(odd, vi_zero()), s, c);
-	return (vf)((vi)s ^ ((q & 2) << 30));
+	return vf_from_bits(vf_bits(s) ^ ((q & 2) << 30));
 }
 
-#define RLX_V_TRIG(name, libm, shift)					\
-static __attribute__((noinline, unused)) vf name##_big(vf x, vf y)	\
-{									\
-	float t[RLX_VL], u[RLX_VL];					\
-	size_t i;							\
-									\
-	vf_storeu(t, x);						\
-	vf_storeu(u, y);						\
-	for (i = 0; i < RLX_VL; i++)					\
-		u[i] = __builtin_fabsf(t[i]) <= 8192.0f ? u[i] : libm(t[i]);	\
-	return vf_loadu(u);						\
-}									\
+#ifdef DEV
+RLX_INLINE void vf_trig_large(vf x, vf *r, vi *q)
+{
+	*r = trig_reduce_large(x, q);
+}
+#else
+static __attribute__((noinline, unused)) void vf_trig_large(vf x, vf *r, vi *q)
+{
+	for (size_t i = 0; i < RLX_VL; i++) {
+		int32_t quadrant;
+		float rest;
+
+		if (__builtin_fabsf(x[i]) <= 8192.0f)
+			continue;
+		rest = trig_reduce_large(x[i], &quadrant);
+		(*r)[i] = rest;
+		(*q)[i] = quadrant;
+	}
+}
+#endif
+
+#define RLX_V_TRIG(name, shift)						\
 RLX_INLINE vf name(vf x)						\
 {									\
 	vi q;								\
 	vf r = vf_trig_reduce(x, &q);					\
 									\
-	r = vf_trig_poly(r, q + (shift));				\
 	if (!vm_all(vf_le(vf_abs(x), vf_set1(8192.0f))))		\
-		return name##_big(x, r);				\
-	return r;							\
+		vf_trig_large(x, &r, &q);				\
+	return vf_trig_poly(r, q + (shift));				\
 }
 /* 2 ulp */
-RLX_V_TRIG(vf_sin, sinf, 0)
-RLX_V_TRIG(vf_cos, cosf, 1)
+RLX_V_TRIG(vf_sin, 0)
+RLX_V_TRIG(vf_cos, 1)
 
 #endif

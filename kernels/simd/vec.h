@@ -84,6 +84,7 @@ RLX_INLINE void vi_storeu(void *p, vi x) { *(vi_u *)p = x; }
 /* the same bits under another type */
 RLX_INLINE vi vf_bits(vf x) { return (vi)x; }
 RLX_INLINE vf vf_from_bits(vi x) { return (vf)x; }
+RLX_INLINE float vf_lane0(vf x) { return x[0]; }
 RLX_INLINE vi vi_shr(vi x, int n) { return (vi)((vu)x >> n); }	/* logical */
 
 RLX_INLINE vd vd_zero(void) { return (vd){ 0 }; }
