@@ -28,6 +28,10 @@ enum rlx_k_reduce_op {
  */
 #define RLX_K_REDUCE_COLS	1024
 #define RLX_K_ARGREDUCE_COLS	512
+/* So many of a row's elements, of sixteen lanes, and of rows f32 adds up before a double does. */
+#define RLX_K_REDUCE_RUN	4096
+#define RLX_K_REDUCE_PART	128
+#define RLX_K_REDUCE_FOLD	64	/* most of .fold */
 #define RLX_K_REDUCE_SCRATCH	(7 * RLX_K_REDUCE_COLS * 8)
 
 struct rlx_k_reduce {
@@ -38,12 +42,64 @@ struct rlx_k_reduce {
 	uint32_t	axes;
 	uint8_t		op, type;
 	bool		squares;	/* of floats, and sums: what is added is squared */
+	bool		strict;		/* results' bits do not hang on how many there are */
 	const void	*by;		/* or times that; like x */
 	const void	*centre;	/* it is less that, one for each result */
 	void		*by_sum;	/* of @by alone, like y */
 	/* set by rlx_k_reduce_plan */
 	int64_t		n_out, n_red, per;
+	int64_t		fold;		/* last axis kept: rows that are taken as one long one */
 };
+
+/*
+ * Of @inner columns of each of @outer matrices of n rows as many as a unit takes: even shares of
+ * @most or less, of four or so units at least where there is work for them.
+ */
+static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, int64_t most)
+{
+	int64_t k = (inner + most - 1) / most, cols;
+
+	if (outer < 4 && k < 4 && inner >= 256 && n * inner >= 32768)
+		k = 4;
+	cols = (inner + k - 1) / (k ? k : 1);
+	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+}
+
+/* Where the last axis is kept. */
+static inline int64_t rlx_k_reduce_cols(const struct rlx_k_reduce *a)
+{
+	int64_t last = a->dim[a->rank - 1], outer = last ? a->n_out / last : 0;
+
+	/* whether a unit has all columns, and folds rows, is not to hang on how many there are */
+	return rlx_k_even_cols(a->strict && outer < 4 ? 4 : outer, a->n_red, last,
+			       RLX_K_REDUCE_COLS);
+}
+
+/*
+ * Rows of few columns are taken as fewer and longer ones, which are folded in the end: as many of 4
+ * and 8 columns, blocks of channels, as of 16.
+ */
+static inline int64_t rlx_k_reduce_fold(const struct rlx_k_reduce *a)
+{
+	const int64_t last = a->dim[a->rank - 1], rows = a->rank > 1 ? a->dim[a->rank - 2] : 1;
+	int64_t k = 1;
+
+	if (a->axes >> (a->rank - 1) & 1 || !last || rlx_k_reduce_cols(a) < last)
+		return 1;
+	while (2 * k * (last < 16 ? 16 : last) <= RLX_K_REDUCE_COLS && 2 * k <= rows)
+		k *= 2;
+	return k;
+}
+
+/* Parts of a column of uncut rows that know nothing of each other; of products, one. */
+static inline int64_t rlx_k_reduce_parts(const struct rlx_k_reduce *a)
+{
+	const int64_t rows = a->rank > 1 ? a->dim[a->rank - 2] : 1;
+
+	if (a->op == RLX_K_REDUCE_PROD || rows != a->n_red || rows <= RLX_K_REDUCE_PART)
+		return 1;
+	return (rows / a->fold + (rows % a->fold > 0) + RLX_K_REDUCE_PART - 1) / RLX_K_REDUCE_PART;
+}
 
 static inline void rlx_k_reduce_plan(struct rlx_k_reduce *a)
 {
@@ -76,20 +132,7 @@ static inline void rlx_k_reduce_plan(struct rlx_k_reduce *a)
 	a->rank = n;
 	a->axes = axes;
 	a->per = a->n_red < 16384 ? 16384 / (a->n_red ? a->n_red : 1) : 1;
-}
-
-/*
- * Of @inner columns of each of @outer matrices of n rows as many as a unit takes: even shares of
- * @most or less, of four or so units at least where there is work for them.
- */
-static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, int64_t most)
-{
-	int64_t k = (inner + most - 1) / most, cols;
-
-	if (outer < 4 && k < 4 && inner >= 256 && n * inner >= 32768)
-		k = 4;
-	cols = (inner + k - 1) / (k ? k : 1);
-	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+	a->fold = rlx_k_reduce_fold(a);
 }
 
 /*
@@ -105,14 +148,6 @@ static inline size_t rlx_k_joined_cols(size_t u, size_t end, int64_t cols, int64
 	const size_t n = end - u < left ? end - u : left;
 
 	return n < few ? n : few;
-}
-
-/* Where the last axis is kept. */
-static inline int64_t rlx_k_reduce_cols(const struct rlx_k_reduce *a)
-{
-	int64_t last = a->dim[a->rank - 1];
-
-	return rlx_k_even_cols(last ? a->n_out / last : 0, a->n_red, last, RLX_K_REDUCE_COLS);
 }
 
 static inline size_t rlx_k_reduce_units(const struct rlx_k_reduce *a)
@@ -168,6 +203,7 @@ struct rlx_k_scan {
 	int64_t		outer, n, inner;
 	uint8_t		type;
 	bool		prod, exclusive, reverse;
+	bool		strict;		/* one addition after the other */
 };
 
 static inline int64_t rlx_k_scan_cols(const struct rlx_k_scan *a)

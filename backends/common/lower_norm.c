@@ -233,6 +233,7 @@ enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, 
 	a->op = ops[kind];
 	a->type = (uint8_t)x->dtype;
 	a->squares = squares;
+	a->strict = lo->strict;
 	rlx_k_reduce_plan(a);
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_in(lo, &a->by, 1, 0);
@@ -284,6 +285,7 @@ static enum rlx_status lower_scan(struct rlx_lower *lo, struct rlx_k_scan set, i
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
+	a->strict = lo->strict;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_scan, rlx_k_scan_units(a),

@@ -11,8 +11,8 @@
 rlx_k_fn RLX_K(reduce);
 
 #define COLS	RLX_K_REDUCE_COLS
-#define PART	128		/* rows that f32 sums before a double takes them */
-#define RUN	(256 * RLX_WL)	/* of a row, likewise: four times RLX_WIDE vectors side by side */
+#define PART	RLX_K_REDUCE_PART		/* rows that f32 sums before a double takes them */
+#define RUN	(RLX_K_REDUCE_RUN / 16 * RLX_WL) /* of a row, likewise */
 #define ROWS	4		/* of as many a column takes the elements at once */
 
 /* What an op starts from, and how two values meet. */
@@ -532,12 +532,9 @@ static void columns(struct run *r, int64_t out, size_t n)
 	const int cls = wide ? RLX_EW_F64 : r->cls;
 	const int64_t base = kept_at(a, out);
 	char *const to = r->parts ? r->acc : r->part;
-	size_t k = 1, w;
+	size_t k = (size_t)a->fold;
+	const size_t w = k * n;
 
-	/* as many of 4 and 8 columns, blocks of channels, as of 16 */
-	while ((int64_t)n == last && 2 * k * (n < 16 ? 16 : n) <= COLS && 2 * (int64_t)k <= rows)
-		k *= 2;
-	w = k * n;
 	if (r->parts)
 		memcpy(r->acc, r->none, w * class_of[cls].lane);
 	memcpy(r->part, r->none, w * r->c->lane);

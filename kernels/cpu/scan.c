@@ -504,7 +504,7 @@ static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
 		off = (size_t)(o * a->n + (a->reverse ? a->n - k - n : k)) *
 		      size;
 		load(row, (const char *)a->x + off, (size_t)n);
-		if (cls == RLX_EW_F64 && !a->prod && !a->exclusive && !a->reverse)
+		if (cls == RLX_EW_F64 && !a->prod && !a->exclusive && !a->reverse && !a->strict)
 			facc = sums_f64(facc, (void *)row, (size_t)n);
 		else if (cls == RLX_EW_F64)
 			row_f64(&facc, (void *)row, (size_t)n, a);

@@ -140,6 +140,11 @@ static const struct part {
 	  "%5 = log_softmax(x=%4, axis=-1)\n%6 = reduce(x=%5, axes=[1], kind=1)\n"
 	  "return \"y\"=%5, \"z\"=%6\n",
 	  0x0c1ac22eef30b639 },
+	{ "reductions", "%1 = input(name=\"x\", type=f32[%d,200,300])\n"
+	  "%2 = reduce(x=%1, axes=[1], kind=1)\n%3 = reduce(x=%1, axes=[2])\n"
+	  "%4 = cumsum(x=%2, axis=1)\n%5 = group_norm(x=%1, groups=20, eps=1e-05)\n"
+	  "%6 = softmax(x=%5, axis=1)\nreturn \"y\"=%4, \"z\"=%3, \"v\"=%6\n",
+	  0xf1cea57bf79f623d },
 	{ "attention", "%1 = input(name=\"q\", type=f32[%d,9,4,40])\n"
 	  "%2 = input(name=\"k\", type=f32[%d,150,2,40])\n"
 	  "%3 = input(name=\"v\", type=f32[%d,150,2,40])\n"
@@ -247,7 +252,8 @@ static inline void check_rows(const struct part *p, const struct inputs *in, con
 	for (unsigned int k = 0; k < in->n; k++)
 		from[k] = (char *)in->data[k] + (size_t)first * in->row[k];
 	run(g, from, w, 0, &o);
-	CHECKF(!o.status && o.n == whole->n, "%s: %s: %s", p->name, rlx_status_name(o.status), o.why);
+	CHECKF(!o.status && o.n == whole->n, "%s: %s: %s", p->name, rlx_status_name(o.status),
+	       o.why);
 	for (unsigned int k = 0; k < o.n; k++) {
 		const size_t bytes = (size_t)rlx_type_bytes(&o.t[k].type), row = bytes / (size_t)n;
 
