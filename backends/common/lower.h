@@ -58,7 +58,7 @@ struct rlx_lower_ops {
 	enum rlx_status	(*host_fallback)(struct rlx_lower *lo, enum rlx_call_kind kind);
 	/* Optional: calls that the step has appended so far are forgotten. */
 	void		(*undo)(struct rlx_lower *lo);
-	/* Optional: may the host do lo->st, which @why says no kernel does? Else lo->err and why. */
+	/* Optional: may the host do lo->st, which no kernel does for @why? Else lo->err has it. */
 	enum rlx_status	(*refuse)(struct rlx_lower *lo, const struct rlx_error *why);
 	/* Make @field point at @bytes at @p, which live as long as the code. */
 	void		(*persistent)(struct rlx_lower *lo, void *field, const void *p,

@@ -291,8 +291,8 @@ void gpu_put_head(struct writer *w)
 {
 	uint32_t k;
 
-	put(w, "#include \"kernels/gpu/dialect.h\"\n#include \"kernels/gpu/pointwise.h\"\n"
-	    "static DEV inline void one(");
+	put(w, "#include \"kernels/gpu/dialect.h\"\n#include \"kernels/gpu/pointwise%s.h\"\n"
+	    "static DEV inline void one(", gpu_is_ordered(w->lo) ? "_ordered" : "");
 	for (k = 0; k < w->n_in; k++)
 		put(w, "const %s i%u, ", class_of(w->type[k]), k);
 	for (k = 0; k < w->n_out; k++)
@@ -435,8 +435,6 @@ enum rlx_status gpu_call_text(struct writer *w, int64_t blocks)
 				  .block = { THREADS, 1, 1 } };
 	struct gpu_call *call;
 
-	if (lo->strict && gpu_step_rounds(lo))
-		return rlx_lower_unsupported(lo, "pointwise functions round otherwise than the CPU's");
 	if (gpu_call(lo, &l))
 		return lo->status;
 	call = &gpu_calls((struct gpu_code *)lo->code)[lo->calls->n_call - 1];
@@ -484,6 +482,14 @@ static enum rlx_status call_written(struct writer *w)
 	if (gpu_call_text(w, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS))
 		return lo->status;
 	return keep_form(w, function, (int)v);
+}
+
+static enum rlx_status drop(struct writer *w)
+{
+	enum rlx_status st = w->lo->status;
+
+	rlx_free(w);
+	return st;
 }
 
 static enum rlx_status finish(struct writer *w)
@@ -537,6 +543,8 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 		return lo->status;
 	begin(w, lo, rlx_lower_out(lo, 0));
 	gpu_put_head(w);
+	if (gpu_is_ordered(lo))
+		return gpu_put_ordered_one(w) ? drop(w) : finish(w);
 	for (k = 0; k < w->n_in; k++) {
 		in[k].type = rlx_lower_in(lo, k)->dtype;
 		any_in(w, k, k, in[k].type);
@@ -631,8 +639,11 @@ enum rlx_status gpu_lower_norm_sq(struct rlx_lower *lo)
 	const struct operand re = { "i0", RLX_F32, 0 }, im = { "i1", RLX_F32, 1 };
 	const struct operand sq[2] = { { "v0", RLX_F32, 2 }, { "v1", RLX_F32, 3 } };
 	const struct operand sum = { "v2", RLX_F32, 4 };
-	struct writer *w = gpu_writer_alloc(lo);
+	struct writer *w;
 
+	if (lo->strict)
+		return rlx_lower_unsupported(lo, "strict bits are those of f32 here");
+	w = gpu_writer_alloc(lo);
 	if (!w)
 		return lo->status;
 	begin_parts(w, lo, 2, RLX_F32);
@@ -686,10 +697,21 @@ static void put_node(struct writer *w, const struct rlx_graph *b, const struct r
 	put_any(w, v->def, &r, in, v->n_in);
 }
 
-void gpu_put_body(struct writer *w, const struct rlx_graph *b)
+/* Operand @k is value @v of the body. */
+static void put_operand(struct writer *w, const struct rlx_graph *b, uint32_t k, uint32_t v)
+{
+	any_in(w, k, v, b->val[v].type.dtype);
+	put(w, "const %s v%u = i%u;\n", class_of(b->val[v].type.dtype), v, k);
+}
+
+enum rlx_status gpu_put_body(struct writer *w, const struct rlx_graph *b, const uint32_t *value)
 {
 	uint32_t n, k, v;
 
+	if (gpu_is_ordered(w->lo))
+		return gpu_put_ordered_body(w, b, value);
+	for (k = 0; k < w->n_in; k++)
+		put_operand(w, b, k, value[k]);
 	for (n = 0; n < b->n_node && w->ok; n++)
 		if (b->node[n].def->index == RLX_OP_constant)
 			put_constant(w, &b->node[n]);
@@ -700,20 +722,15 @@ void gpu_put_body(struct writer *w, const struct rlx_graph *b)
 		any_out(w, k, v, b->val[v].type.dtype);
 		put(w, "o%u = v%u;\n", k, v);
 	}
-}
-
-void gpu_put_operand(struct writer *w, const struct rlx_graph *b, uint32_t k, uint32_t v)
-{
-	any_in(w, k, v, b->val[v].type.dtype);
-	put(w, "const %s v%u = i%u;\n", class_of(b->val[v].type.dtype), v, k);
+	return w->lo->status;
 }
 
 enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 {
 	const struct rlx_op_region *args = lo->args;
 	const struct rlx_graph *b = args->body;
+	uint32_t value[RLX_G_EW_IN], k;
 	struct writer *w;
-	uint32_t k;
 
 	if (rlx_lower_joins_parts(b))
 		return gpu_lower_parts(lo);
@@ -723,9 +740,8 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 	begin(w, lo, rlx_lower_out(lo, 0));
 	gpu_put_head(w);
 	for (k = 0; k < w->n_in; k++)
-		gpu_put_operand(w, b, k, b->io[RLX_IO_INPUT].e[k].v.id);
-	gpu_put_body(w, b);
-	return finish(w);
+		value[k] = b->io[RLX_IO_INPUT].e[k].v.id;
+	return gpu_put_body(w, b, value) ? drop(w) : finish(w);
 }
 
 #define EW(n)								\

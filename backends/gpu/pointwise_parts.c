@@ -134,7 +134,7 @@ static int64_t call_parts(struct writer *w, const struct rlx_parts *p, int64_t v
 static enum rlx_status lower_parts_by(struct writer *w, const struct rlx_parts *p)
 {
 	struct rlx_lower *lo = w->lo;
-	uint32_t j, k = 0;
+	uint32_t value[RLX_G_EW_IN], j, k = 0;
 	int64_t at = 0, v, blocks;
 
 	w->n_in = p->n_operand;
@@ -144,8 +144,9 @@ static enum rlx_status lower_parts_by(struct writer *w, const struct rlx_parts *
 		w->type[j] = rlx_lower_in(lo, p->operand[j].first)->dtype;
 	gpu_put_head(w);
 	for (j = 0; j < p->n_operand; j++)
-		gpu_put_operand(w, p->body, j, p->operand[j].value);
-	gpu_put_body(w, p->body);
+		value[j] = p->operand[j].value;
+	if (gpu_put_body(w, p->body, value))
+		return lo->status;
 	v = vector_of_parts(w, p);
 	put_parts_kernel(w, p, (int)v);
 	if (!w->ok)

@@ -67,14 +67,25 @@ static inline size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
+/*
+ * pointwise_ordered.c: does the step round, so that with strict bits its function is written from
+ * the CPU's program? Of a single op; of body @b, whose values @value operands are.
+ */
+static inline bool gpu_is_ordered(const struct rlx_lower *lo)
+{
+	return lo->strict && gpu_step_rounds(lo) && lo->st->def->index != RLX_OP_cast;
+}
+
+enum rlx_status gpu_put_ordered_one(struct writer *w);
+enum rlx_status gpu_put_ordered_body(struct writer *w, const struct rlx_graph *b,
+				     const uint32_t *value);
+
 /* NULL: out of memory. What it holds is not set. */
 struct writer *gpu_writer_alloc(struct rlx_lower *lo);
 /* Begin the function of one element: inputs i0 .., results o0 .. */
 void gpu_put_head(struct writer *w);
-/* Operand @k is value @v of the body. */
-void gpu_put_operand(struct writer *w, const struct rlx_graph *b, uint32_t k, uint32_t v);
-/* The steps of body @b, whose operands have names, and its outputs. */
-void gpu_put_body(struct writer *w, const struct rlx_graph *b);
+/* The steps of body @b, of whose values operands are @value, and its outputs. */
+enum rlx_status gpu_put_body(struct writer *w, const struct rlx_graph *b, const uint32_t *value);
 /* Call what was written; it is compiled when it is known that nothing else does it. */
 enum rlx_status gpu_call_text(struct writer *w, int64_t blocks);
 

@@ -30,6 +30,11 @@ static enum rlx_g_bits rlx_g_bits_int(int32_t type)
 	return rlx_dtype_is_float((enum rlx_dtype)type) ? RLX_G_BITS_OTHER : RLX_G_BITS_EXACT;
 }
 
+static enum rlx_g_bits rlx_g_bits_f32(int32_t type)
+{
+	return type == RLX_F32 ? RLX_G_BITS_ORDERED : rlx_g_bits_int(type);
+}
+
 enum rlx_g_bits rlx_g_bits(enum rlx_g_variant v, const union rlx_g_param *p)
 {
 	switch (v) {

@@ -46,8 +46,8 @@ union rlx_g_param {
 
 /*
  * What strict bits (docs/strict-bits.md) ask of a launch: OTHER: it adds up in an order of its own,
- * or rounds where the CPU does not; EXACT: there is but one result, whoever computes it; ORDERED: it
- * rounds and adds up as the CPU does, if the compiler contracts nothing, which it is told then.
+ * or rounds where the CPU does not; EXACT: there is but one result, whoever computes it; ORDERED:
+ * it rounds and adds up as the CPU does, if the compiler contracts nothing, which it is told then.
  * Rows of kernels.def say which; without a word, OTHER. backends/gpu/variant.c
  */
 enum rlx_g_bits { RLX_G_BITS_OTHER, RLX_G_BITS_EXACT, RLX_G_BITS_ORDERED };
@@ -198,30 +198,6 @@ static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *
 		      .KV_CACHE_GROUP = (int32_t)group, .KV_CACHE_PARTS = (int32_t)parts);
 	if (parts > 1)
 		l->scratch = (uint64_t)(pairs * parts * group * (a->dim + 2)) * sizeof(float);
-}
-
-static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_channel_norm *a = (const struct rlx_k_channel_norm *)args;
-
-	RLX_G_VARIANT(l, channel_norm);
-	rlx_g_each(l, a->outer * a->channels * a->inner);
-}
-
-static inline void rlx_g_group_norm_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_group_norm *a = (const struct rlx_k_group_norm *)args;
-
-	RLX_G_VARIANT(l, group_norm);
-	rlx_g_line(l, a->channels && a->inner ? a->batch * a->groups : 0, 256);
-}
-
-static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_lrn *a = (const struct rlx_k_lrn *)args;
-
-	RLX_G_VARIANT(l, lrn);
-	rlx_g_each(l, a->batch * a->channels * a->inner);
 }
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)

@@ -56,7 +56,9 @@ static inline void rlx_g_scan_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_scan *a = (const struct rlx_k_scan *)args;
 	int64_t lines = a->n ? a->outer * a->inner : 0;
-	int lanes = a->inner == 1 ? 256 : 1;
+	/* with strict bits one addition after the other */
+	bool alone = l->strict && rlx_k_type_float((enum rlx_dtype)a->type);
+	int lanes = a->inner == 1 && !alone ? 256 : 1;
 
 	rlx_g_line(l, rlx_g_ceil(lines, 256 / lanes), 256);
 	RLX_G_VARIANT(l, scan, .ELEM_TYPE = a->type, .SCAN_PROD = a->prod, .SCAN_LANES = lanes);

@@ -11,6 +11,7 @@
 
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/launch_fold.h"
+#include "kernels/gpu/launch_ordered.h"
 #include "kernels/gpu/rows_plan.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
@@ -132,6 +133,10 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	int size, widest;
 	int32_t share;
 
+	if (l->strict) {
+		rlx_g_norm_ordered(a, l);
+		return;
+	}
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
 	    (params && !rlx_g_small_float(a->param_type)) ||
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
@@ -148,6 +153,37 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 		      .NORM_GAMMA = a->gamma != NULL, .NORM_BETA = a->beta != NULL,
 		      .NORM_BIAS = a->bias != NULL, .NORM_SUM = a->sum != NULL);
 	rlx_g_rows_grid(l, a->n ? a->rows : 0, a->n, share);
+}
+
+static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_channel_norm *a = (const struct rlx_k_channel_norm *)args;
+
+	RLX_G_VARIANT(l, channel_norm);
+	rlx_g_each(l, a->outer * a->channels * a->inner);
+}
+
+static inline void rlx_g_group_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_group_norm *a = (const struct rlx_k_group_norm *)args;
+
+	if (l->strict) {
+		rlx_g_group_norm_ordered(a, l);
+		return;
+	}
+	RLX_G_VARIANT(l, group_norm);
+	rlx_g_line(l, a->channels && a->inner ? a->batch * a->groups : 0, 256);
+}
+
+static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_lrn *a = (const struct rlx_k_lrn *)args;
+
+	if (l->strict)
+		RLX_G_VARIANT(l, lrn_ordered);
+	else
+		RLX_G_VARIANT(l, lrn);
+	rlx_g_each(l, a->batch * a->channels * a->inner);
 }
 
 /*
@@ -240,6 +276,10 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 	int size, widest, vec;
 	int32_t share;
 
+	if (l->strict) {
+		rlx_g_softmax_ordered(a, l);
+		return;
+	}
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
 		return;
 	size = a->x_type == RLX_F32 ? 4 : 2;
@@ -291,6 +331,10 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
 	int32_t share;
 
+	if (l->strict && rlx_k_type_float((enum rlx_dtype)a->type)) {
+		rlx_g_reduce_ordered(a, l);
+		return;
+	}
 	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 || a->rank > 4 ||
 	    (!rows && a->rank < 2) || (cut && a->n_red > INT32_MAX)) {
 		rlx_g_reduce_any(a, l);

@@ -21,7 +21,8 @@ enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 				 struct rlx_graph **out)
 {
 	struct rlx_pass_ctx c = {
-		.target = rlx_device_target(b->plan_for ? b->plan_for : b->dev), .precision = b->opts.precision,
+		.target = rlx_device_target(b->plan_for ? b->plan_for : b->dev),
+		.precision = b->opts.precision,
 		.flags = b->opts.flags, .err = b->err, .report = b->report,
 	};
 

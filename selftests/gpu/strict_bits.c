@@ -3,8 +3,17 @@
  * RLX_COMPILE_STRICT_BITS on a GPU: what it does has the bits that the CPU gives, and what it does
  * not do so is refused by name.
  */
+#include <inttypes.h>
+
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/strict_bits.h"
+
+static const struct way cpu = { .threads = 1 };
+
+static struct way gpu(void)
+{
+	return (struct way){ .device = op_case_gpu() };
+}
 
 static struct rlx_graph *graph(const char *body)
 {
@@ -16,7 +25,7 @@ static struct rlx_graph *graph(const char *body)
 /* What @body gives on the device is what it gives on the CPU; all its inputs are f32. */
 static void alike(const char *body)
 {
-	const struct way cpu = { .threads = 1 }, gpu = { .device = op_case_gpu() };
+	const struct way device = gpu();
 	const struct part p = { .name = body, .text = body };
 	struct rlx_graph *g = graph(body);
 	struct inputs in = { 0 };
@@ -24,7 +33,7 @@ static void alike(const char *body)
 
 	inputs_of(&p, &in);
 	run(g, in.data, &cpu, 0, &a);
-	run(g, in.data, &gpu, 0, &b);
+	run(g, in.data, &device, 0, &b);
 	CHECKF(!a.status && !b.status, "%s: %s%s", body, a.why, b.why);
 	CHECKF(same(&a, &b), "%s", body);
 	outputs_free(&a);
@@ -39,6 +48,144 @@ TEST(what_moves_is_done)
 	alike("%1 = input(name=\"x\", type=f32[7,30])\n%2 = transpose(x=%1, perm=[1,0])\n"
 	      "%3 = concat(xs=[%2, %2], axis=1)\n%4 = pad(x=%3, pads=[1,2,0,3])\n"
 	      "return \"y\"=%4\n");
+}
+
+TEST(pointwise_functions)
+{
+	static const char *const op[] = {
+		"neg", "abs", "sign", "exp", "expm1", "log", "sqrt", "rsqrt", "recip", "sin",
+		"cos", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh", "relu", "erf", "ceil",
+		"floor", "round", "trunc", "softplus", "softsign", "mish", "hard_swish",
+	};
+	char body[512];
+
+	for (size_t i = 0; i < sizeof(op) / sizeof(*op); i++) {
+		snprintf(body, sizeof(body), "%%1 = input(name=\"x\", type=f32[3000])\n"
+			 "%%2 = %s(x=%%1)\nreturn \"y\"=%%2\n", op[i]);
+		alike(body);
+	}
+}
+
+TEST(sums_along_rows)
+{
+	alike("%1 = input(name=\"x\", type=f32[5,5000])\n%2 = reduce(x=%1, axes=[1], kind=0)\n"
+	      "return \"y\"=%2\n");
+	alike("%1 = input(name=\"x\", type=f32[500,40])\n%2 = reduce(x=%1, axes=[0], kind=1)\n"
+	      "return \"y\"=%2\n");
+	alike("%1 = input(name=\"x\", type=f32[5,5000])\n%2 = softmax(x=%1, axis=-1)\n"
+	      "return \"y\"=%2\n");
+	alike("%1 = input(name=\"x\", type=f32[500,40])\n%2 = log_softmax(x=%1, axis=0)\n"
+	      "return \"y\"=%2\n");
+}
+
+/* ---- programs that are drawn ---- */
+
+/* What the device refuses is counted; false: it gives other bits, which is told. */
+static bool agrees(const struct fuzz_case *c, unsigned int *taken)
+{
+	void *data[FUZZ_LEAVES] = { 0 }, *in[FUZZ_LEAVES];
+	const struct way device = gpu();
+	struct outputs a, b;
+	struct rlx_graph *g;
+	uint32_t k, n = 0;
+	bool right;
+
+	for (k = 0; k < c->n_leaf; k++) {
+		data[k] = fuzz_data(c, k);
+		if (!c->leaf[k].fixed)
+			in[n++] = data[k];
+	}
+	g = fuzz_graph(c, data, RLX_NODTYPE, 0, 0);
+	run(g, in, &cpu, c->flags, &a);
+	run(g, in, &device, c->flags, &b);
+	right = (b.status == RLX_ENOSUP && strstr(b.why, "strict bits")) || same(&a, &b);
+	if (getenv("RLX_STRICT_PRINT") && b.status)
+		printf("# %s\n", b.why);
+	if (!right)
+		printf("# seed %" PRIu64 ": %s differs %s\n", c->seed, device.device, b.why);
+	*taken += !b.status;
+	outputs_free(&a);
+	outputs_free(&b);
+	rlx_graph_put(g);
+	for (k = 0; k < c->n_leaf; k++)
+		free(data[k]);
+	return right;
+}
+
+static void draw(void (*one)(struct fuzz_case *c, uint64_t seed), unsigned int wanted)
+{
+	struct fuzz_case *c = malloc(sizeof(*c));
+	uint64_t seed = rlx_test_seed();
+	unsigned int n = 0, taken = 0, wrong = 0;
+
+	CHECK(c);
+	op_case_host_is_fine();
+	while (taken < wanted && n < 8 * wanted && wrong < 3) {
+		one(c, rlx_test_rand(&seed));
+		if (!is_f32(c))
+			continue;
+		n++;
+		if (!agrees(c, &taken)) {
+			fuzz_print(c, stdout);
+			wrong++;
+		}
+	}
+	printf("# %u programs of %u\n", taken, n);
+	CHECKF(taken == wanted && !wrong, "%u of %u, %u wrong", taken, n, wrong);
+	free(c);
+}
+
+static unsigned int draws(void)
+{
+	const char *s = getenv("RLX_STRICT_DRAWS");
+
+	return s ? (unsigned int)atoi(s) : 40;
+}
+
+TEST(ops_that_are_drawn) { draw(fuzz_draw_op, draws()); }
+TEST(graphs_that_are_drawn) { draw(fuzz_draw_graph, draws()); }
+
+/* ---- what networks are made of: the CPU's digests, rows alone and among others ---- */
+
+static bool is_refused(const struct part *p)
+{
+	/* what has no kernels with the CPU's order yet; a name that has is an error */
+	static const char *const name[] = { "mlp", "columns", "few columns", "attention",
+		"convolutions", "resize", "transforms", "recurrent", "solve" };
+
+	for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++)
+		if (!strcmp(p->name, name[i]))
+			return true;
+	return false;
+}
+
+static void check_part(const struct part *p)
+{
+	const struct way device = gpu();
+	struct rlx_graph *g = graph_of(p, STRICT_ROWS);
+	struct inputs in = { 0 };
+	struct outputs whole;
+
+	inputs_of(p, &in);
+	run(g, in.data, &device, 0, &whole);
+	CHECKF(whole.status == (is_refused(p) ? RLX_ENOSUP : RLX_OK), "%s: %s", p->name, whole.why);
+	if (!whole.status) {
+		CHECKF(!p->digest || digest_of(&whole) == p->digest, "%s: 0x%016" PRIx64,
+		       p->name, digest_of(&whole));
+		check_rows(p, &in, &device, 0, STRICT_ROWS, &whole);
+		check_rows(p, &in, &device, 7, 1, &whole);
+		check_rows(p, &in, &device, 3, 5, &whole);
+	}
+	outputs_free(&whole);
+	for (unsigned int k = 0; k < in.n; k++)
+		free(in.data[k]);
+	rlx_graph_put(g);
+}
+
+TEST(rows_alone_and_among_others)
+{
+	for (size_t i = 0; i < sizeof(strict_parts) / sizeof(*strict_parts); i++)
+		check_part(&strict_parts[i]);
 }
 
 static void refused(const char *body, const char *const *words)

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches of what adds up along rows and columns in the CPU's order, for strict bits; a part of
+ * launch.h. Each does f32 alone, and leaves l->can false for other types.
+ */
+#ifndef RLX_G_LAUNCH_ORDERED_H
+#define RLX_G_LAUNCH_ORDERED_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
+
+/* Threads that walk @units of @lanes each, by 8,192 blocks of 256 at most. */
+static inline void rlx_g_teams(struct rlx_g_launch *l, int64_t units, int64_t lanes)
+{
+	const int64_t blocks = rlx_g_ceil(units, 256 / lanes);
+
+	rlx_g_line(l, blocks < 8192 ? blocks : 8192, 256);
+}
+
+static inline void rlx_g_reduce_ordered(const struct rlx_k_reduce *a, struct rlx_g_launch *l)
+{
+	const bool rows = a->axes >> (a->rank - 1) & 1;
+	const int64_t last = a->dim[a->rank - 1];
+	int64_t per, units;
+
+	if (a->type != RLX_F32 || a->by || a->centre || a->by_sum || !a->n_red)
+		return;
+	per = rows ? a->n_red / last * rlx_g_ceil(last, RLX_K_REDUCE_RUN) :
+		     rlx_k_reduce_parts(a) * a->fold;
+	units = a->n_out * per;
+	if (rows) {
+		rlx_g_teams(l, units, last < 64 ? 16 : 32);
+		RLX_G_VARIANT(l, reduce_ordered_rows, .REDUCE_OP = a->op,
+			      .REDUCE_TERM = a->squares, .REDUCE_LANES = last < 64 ? 16 : 32);
+	} else {
+		rlx_g_teams(l, units, 1);
+		RLX_G_VARIANT(l, reduce_ordered_columns, .REDUCE_OP = a->op,
+			      .REDUCE_TERM = a->squares);
+	}
+	if (per == 1)
+		return;
+	l->n_launches = 2;
+	l->scratch = (uint64_t)units * (rows ? sizeof(float) : sizeof(double));
+}
+
+static inline void rlx_g_softmax_ordered(const struct rlx_k_softmax *a, struct rlx_g_launch *l)
+{
+	const bool cols = a->inner > 1, whole = a->n <= 1024;
+	const int64_t lines = a->n ? a->outer * a->inner : 0;
+
+	if (a->x_type != RLX_F32 || a->y_type != RLX_F32)
+		return;
+	rlx_g_teams(l, lines, cols ? 8 : whole ? 16 : 256);
+	RLX_G_VARIANT(l, softmax_ordered, .SOFTMAX_LOG = a->log, .SOFTMAX_COLUMNS = cols,
+		      .SOFTMAX_TEAMS = whole || cols ? 1 : 16);
+}
+
+static inline void rlx_g_norm_ordered(const struct rlx_k_norm *a, struct rlx_g_launch *l)
+{
+	const int32_t warps = a->n <= 1024 ? 1 : 8;
+
+	if (a->x_type != RLX_F32 || a->y_type != RLX_F32 ||
+	    ((a->gamma || a->beta || a->bias) && a->param_type != RLX_F32) ||
+	    (a->residual && a->residual_type != RLX_F32) || !l->arch)
+		return;
+	rlx_g_teams(l, a->n ? a->rows : 0, 32 * warps);
+	RLX_G_VARIANT(l, norm_ordered, .NORM_WARPS = warps, .NORM_RESIDUAL = a->residual != NULL,
+		      .NORM_BIAS = a->bias != NULL, .NORM_GAMMA = a->gamma != NULL,
+		      .NORM_BETA = a->beta != NULL);
+}
+
+static inline void rlx_g_group_norm_ordered(const struct rlx_k_group_norm *a,
+					    struct rlx_g_launch *l)
+{
+	const int64_t n = a->groups ? a->channels / a->groups * a->inner : 0;
+	const int32_t warps = n <= 1024 ? 1 : 8;
+
+	if (!l->arch)
+		return;
+	rlx_g_teams(l, n ? a->batch * a->groups : 0, 32 * warps);
+	RLX_G_VARIANT(l, group_norm_ordered, .NORM_WARPS = warps);
+}
+
+#endif
