@@ -3,6 +3,8 @@
  * RLX_COMPILE_STRICT_BITS on a GPU: what it does has the bits that the CPU gives, and what it does
  * not do so is refused by name.
  */
+#include <dirent.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 
 #include "selftests/lib/op_case.h"
@@ -76,6 +78,67 @@ TEST(sums_along_rows)
 	      "return \"y\"=%2\n");
 	alike("%1 = input(name=\"x\", type=f32[500,40])\n%2 = log_softmax(x=%1, axis=0)\n"
 	      "return \"y\"=%2\n");
+}
+
+/* ---- nothing of what is compiled is libm's ---- */
+
+/* Calls that a compiled kernel makes, of which those below are rounded right or exact. */
+static void check_image(const char *path)
+{
+	static const char *const libms[] = {
+		"expf", "exp2f", "expm1f", "logf", "log2f", "log1pf", "sinf", "cosf", "tanf",
+		"asinf", "acosf", "atanf", "atan2f", "sinhf", "coshf", "tanhf", "erff", "powf",
+		"exp", "exp2", "log", "log2", "sin", "cos", "tan", "tanh", "erf", "pow",
+	};
+	FILE *f = fopen(path, "re");
+	char *all = malloc(8 << 20), word[16];
+	size_t n;
+
+	CHECK(f && all);
+	n = fread(all, 1, 8 << 20, f);
+	fclose(f);
+	for (size_t i = 0; i < sizeof(libms) / sizeof(*libms); i++) {
+		int k = snprintf(word, sizeof(word), "%c%s", 0, libms[i]);
+
+		CHECKF(!memmem(all, n, word, (size_t)k + 1), "%s calls %s", path, libms[i]);
+	}
+	free(all);
+}
+
+/* The emulator's kernels are libraries, which name what they call. */
+TEST(no_kernel_calls_libm)
+{
+	void *lib = dlopen("libnvrtc.so.12", RTLD_NOW);
+	char dir[] = "/tmp/rlx-strict-XXXXXX", path[512];
+	unsigned int images = 0;
+	struct dirent *e;
+	DIR *d;
+
+	if (!lib || !dlsym(lib, "rlx_emulated"))
+		return;		/* selftests/gpu/nvrtc.c looks at what it makes */
+	CHECK(mkdtemp(dir));
+	setenv("RLX_EMU_CACHE", dir, 1);
+	setenv("XDG_CACHE_HOME", dir, 1);
+	alike("%1 = input(name=\"x\", type=f32[90])\n%2 = exp(x=%1)\n%3 = tanh(x=%2)\n"
+	      "%4 = erf(x=%3)\n%5 = gelu(x=%4)\n%6 = silu(x=%5)\n%7 = sin(x=%6)\n"
+	      "%8 = log(x=%7)\n%9 = softplus(x=%8)\n%10 = mish(x=%9)\n%11 = cos(x=%10)\n"
+	      "%12 = expm1(x=%11)\n%13 = sigmoid(x=%12)\n%14 = gelu_tanh(x=%13)\n"
+	      "return \"y\"=%14\n");
+	alike("%1 = input(name=\"x\", type=f32[9,90])\n%2 = log_softmax(x=%1, axis=-1)\n"
+	      "%3 = lrn(x=%2, size=3, alpha=0.1, beta=0.7, bias=1.0)\nreturn \"y\"=%3\n");
+	d = opendir(dir);
+	CHECK(d);
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (e->d_type != DT_REG)
+			continue;
+		check_image(path);
+		images++;
+	}
+	closedir(d);
+	CHECKF(images >= 3, "%u", images);
+	snprintf(path, sizeof(path), "rm -r %s", dir);
+	CHECK(!system(path));
 }
 
 /* ---- programs that are drawn ---- */
