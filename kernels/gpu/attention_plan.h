@@ -32,6 +32,9 @@
 #define ATT_EXACT_THREADS	128
 #define ATT_EXACT_SHARED(rows, hd) \
 	(4 * ((hd) * ((rows) + 4) + (hd) * 68 + 64 * ((hd) + 4) + 64 * ((rows) + 4)))
+/* With strict bits (attention_ordered.cu): queries of a block, and what else it has. */
+#define ATT_ORDERED_ROWS	16
+#define ATT_ORDERED_SHARED(v_dim)	(16384 + 4 * ATT_ORDERED_ROWS * (v_dim))
 /* The gradient (attention_grad_mma.cu): keys or queries of a tile, bytes of a block of @rows. */
 #define ATT_GRAD_TILE(hd)	((hd) > 64 ? 32 : 64)
 #define ATT_GRAD_SHARED(hd, rows) \

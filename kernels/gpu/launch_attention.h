@@ -512,6 +512,19 @@ static inline void rlx_g_attention_describe(const void *args, char *buf, size_t 
 		 a->bias ? " bias" : "", a->softcap > 0 ? " cap" : "");
 }
 
+/* With strict bits: what queries have so far lies in shared memory. */
+static inline void rlx_g_attention_ordered(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+{
+	const int64_t rows = a->heads / a->kv_heads * a->q_len;
+
+	if (a->q_type != RLX_F32 || a->kv_type != RLX_F32 || a->out_type != RLX_F32 || !l->arch)
+		return;
+	rlx_g_line(l, a->batch * a->kv_heads * rlx_g_ceil(rows, ATT_ORDERED_ROWS), 128);
+	RLX_G_VARIANT(l, attention_ordered);
+	l->shared = (uint32_t)(ATT_ORDERED_ROWS * a->v_dim * (int64_t)sizeof(float));
+	l->can = ATT_ORDERED_SHARED(a->v_dim) <= l->most_shared;
+}
+
 static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
 {
 	static const struct rlx_g_option option[] = {
@@ -532,8 +545,10 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 						    rlx_g_attention_describe };
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 
-	if (rlx_g_small_float(a->q_type) && rlx_g_small_float(a->kv_type) &&
-	    rlx_g_small_float(a->out_type) && a->head_dim <= 1024 && a->v_dim <= 1024)
+	if (l->strict)
+		rlx_g_attention_ordered(a, l);
+	else if (rlx_g_small_float(a->q_type) && rlx_g_small_float(a->kv_type) &&
+		 rlx_g_small_float(a->out_type) && a->head_dim <= 1024 && a->v_dim <= 1024)
 		rlx_g_choose(&family, args, l);
 }
 

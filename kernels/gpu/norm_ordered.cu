@@ -127,9 +127,10 @@ RLX_G_KERNEL(norm_ordered, struct rlx_k_norm, 256)
 	const float *beta = RLX_G_PTR(const float, a.beta);
 	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
 	float *mean = RLX_G_PTR(float, a.mean), *inverse = RLX_G_PTR(float, a.inv);
+	const int64_t rows = live_rows(env, a.rows);
 
 	for (int64_t u = (int64_t)blockIdx.x * teams + (int)threadIdx.x / (WARPS * WARP);
-	     u < a.rows; u += (int64_t)gridDim.x * teams) {
+	     u < rows; u += (int64_t)gridDim.x * teams) {
 		const struct row_of f = { RLX_G_PTR(const float, a.x) + u * a.n,
 			RLX_G_PTR(const float, a.residual) + u * a.residual_stride,
 			RLX_G_PTR(const float, a.bias) };
@@ -176,9 +177,10 @@ RLX_G_KERNEL(group_norm_ordered, struct rlx_k_group_norm, 256)
 	const float *beta = RLX_G_PTR(const float, a.beta);
 	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
 	const int64_t per = a.channels / a.groups, n = per * a.inner;
+	const int64_t groups = live_rows(env, a.batch) * a.groups;
 
 	for (int64_t u = (int64_t)blockIdx.x * teams + (int)threadIdx.x / (WARPS * WARP);
-	     u < a.batch * a.groups; u += (int64_t)gridDim.x * teams) {
+	     u < groups; u += (int64_t)gridDim.x * teams) {
 		const struct group_of f = { RLX_G_PTR(const float, a.x) + u * n };
 		float *y = RLX_G_PTR(float, a.y) + u * n;
 		const struct statistics s = moments(f, n, smem);

@@ -35,7 +35,7 @@ RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 {
 	SHARED(float, smem, [WALKERS][32]);
 	const int c = (int)threadIdx.x % 32, w = (int)threadIdx.x / 32;
-	const int64_t cols = a.outer * a.inner;
+	const int64_t cols = live_rows(env, a.outer) * a.inner;
 
 	for (int64_t b = blockIdx.x; b * 32 < cols; b += gridDim.x) {
 		const bool in = b * 32 + c < cols;
@@ -109,10 +109,11 @@ static DEV inline float team_max(float m)
 RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 {
 	const int lane = lane16(), first = lane_id() - lane;
+	const int64_t rows = live_rows(env, a.outer);
 
-	for (int64_t b = blockIdx.x; b * TEAMS < a.outer; b += gridDim.x) {
+	for (int64_t b = blockIdx.x; b * TEAMS < rows; b += gridDim.x) {
 		const int64_t r = b * TEAMS + threadIdx.x / 16;
-		const bool in = r < a.outer;
+		const bool in = r < rows;
 		const float *x = RLX_G_PTR(const float, a.x) + (in ? r : 0) * a.n;
 		float *y = RLX_G_PTR(float, a.y) + (in ? r : 0) * a.n;
 		const int n = in ? (int)a.n : 0;
@@ -131,8 +132,9 @@ RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 {
 	SHARED(float, smem, [TEAMS]);
 	const int lane = lane16(), team = (int)threadIdx.x / 16;
+	const int64_t rows = live_rows(env, a.outer);
 
-	for (int64_t r = blockIdx.x; r < a.outer; r += gridDim.x) {
+	for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
 		const float *x = RLX_G_PTR(const float, a.x) + r * a.n;
 		float *y = RLX_G_PTR(float, a.y) + r * a.n, m = -INFINITY, by;
 		double sum = 0;

@@ -17,6 +17,24 @@ static struct way gpu(void)
 	return (struct way){ .device = op_case_gpu() };
 }
 
+/* Numbers of all sizes: some of any bits, of which NaNs, infinities and what is denormal are. */
+static void fill_any(float *x, int64_t n, uint64_t seed)
+{
+	static const float some[] = { 0, -0.0f, INFINITY, -INFINITY, NAN, 8192.5f, -3e38f, 1e-40f };
+	uint64_t r;
+	uint32_t u;
+
+	for (int64_t i = 0; i < n; i++) {
+		r = rlx_test_rand(&seed);
+		u = (uint32_t)(r >> 32);
+		memcpy(&x[i], &u, sizeof(u));
+		if (r % 16 > 3)
+			x[i] = (float)(int32_t)u * 0x1p-28f;
+		else if (r % 16 == 3)
+			x[i] = some[r / 16 % (sizeof(some) / sizeof(*some))];
+	}
+}
+
 static struct rlx_graph *graph(const char *body)
 {
 	const struct part p = { .name = body, .text = body };
@@ -24,8 +42,11 @@ static struct rlx_graph *graph(const char *body)
 	return graph_of(&p, 0);
 }
 
-/* What @body gives on the device is what it gives on the CPU; all its inputs are f32. */
-static void alike(const char *body)
+/*
+ * What @body gives on the device is what it gives on the CPU; all its inputs are f32. @any: of any
+ * bits, by that seed; 0: within 1
+ */
+static void alike_for(const char *body, uint64_t any)
 {
 	const struct way device = gpu();
 	const struct part p = { .name = body, .text = body };
@@ -34,6 +55,8 @@ static void alike(const char *body)
 	struct outputs a, b;
 
 	inputs_of(&p, &in);
+	for (unsigned int k = 0; k < in.n && any; k++)
+		fill_any(in.data[k], in.count[k], any + k);
 	run(g, in.data, &cpu, 0, &a);
 	run(g, in.data, &device, 0, &b);
 	CHECKF(!a.status && !b.status, "%s: %s%s", body, a.why, b.why);
@@ -43,6 +66,11 @@ static void alike(const char *body)
 	for (unsigned int k = 0; k < in.n; k++)
 		free(in.data[k]);
 	rlx_graph_put(g);
+}
+
+static void alike(const char *body)
+{
+	alike_for(body, 0);
 }
 
 TEST(what_moves_is_done)
@@ -64,20 +92,94 @@ TEST(pointwise_functions)
 	for (size_t i = 0; i < sizeof(op) / sizeof(*op); i++) {
 		snprintf(body, sizeof(body), "%%1 = input(name=\"x\", type=f32[3000])\n"
 			 "%%2 = %s(x=%%1)\nreturn \"y\"=%%2\n", op[i]);
-		alike(body);
+		alike_for(body, rlx_test_seed());
 	}
 }
 
-TEST(sums_along_rows)
+static unsigned int draws(void)
 {
-	alike("%1 = input(name=\"x\", type=f32[5,5000])\n%2 = reduce(x=%1, axes=[1], kind=0)\n"
-	      "return \"y\"=%2\n");
-	alike("%1 = input(name=\"x\", type=f32[500,40])\n%2 = reduce(x=%1, axes=[0], kind=1)\n"
-	      "return \"y\"=%2\n");
-	alike("%1 = input(name=\"x\", type=f32[5,5000])\n%2 = softmax(x=%1, axis=-1)\n"
-	      "return \"y\"=%2\n");
-	alike("%1 = input(name=\"x\", type=f32[500,40])\n%2 = log_softmax(x=%1, axis=0)\n"
-	      "return \"y\"=%2\n");
+	const char *s = getenv("RLX_STRICT_DRAWS");
+
+	return s ? (unsigned int)atoi(s) : 40;
+}
+
+/* ---- sums, of shapes that are drawn ---- */
+
+static int64_t below(uint64_t *seed, int64_t n)
+{
+	return (int64_t)(rlx_test_rand(seed) % (uint64_t)n);
+}
+
+/* Lengths about where runs, blocks, parts and lanes end, and any. */
+static int64_t length(uint64_t *seed, int64_t most)
+{
+	static const int64_t ends[] = { 1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384 };
+	const int64_t n = below(seed, 3) ? ends[below(seed, 11)] + below(seed, 3) - 1 :
+					   1 + below(seed, most);
+
+	return n < 1 ? 1 : n > most ? most : n;
+}
+
+static int draw_shape(uint64_t *seed, int rank, char *text, size_t room)
+{
+	int64_t left = 60000, n;
+	int at = 0;
+
+	for (int d = 0; d < rank; d++) {
+		n = length(seed, left);
+		left = left / n < 1 ? 1 : left / n;
+		at += snprintf(text + at, room - (size_t)at, "%s%lld", d ? "," : "", (long long)n);
+	}
+	return at;
+}
+
+static void draw_sum(uint64_t *seed)
+{
+	static const char *const op[] = {
+		"reduce(x=%%1, axes=[%d], kind=0)", "reduce(x=%%1, axes=[%d], kind=1)",
+		"reduce(x=%%1, axes=[%d], kind=2)", "reduce(x=%%1, axes=[%d], kind=3)",
+		"reduce(x=%%1, axes=[%d], kind=4)", "reduce(x=%%1, axes=[0,%d], kind=1)",
+		"softmax(x=%%1, axis=%d)", "log_softmax(x=%%1, axis=%d)",
+		"cumsum(x=%%1, axis=%d)", "cumprod(x=%%1, axis=%d)", "arg_reduce(x=%%1, axis=%d)",
+		"sum_squares(x=%%1, axes=[%d])", "layer_norm(x=%%1, axis=%d, eps=1e-05)",
+		"rms_norm(x=%%1, axis=%d, eps=1e-05)",
+	};
+	const int rank = 2 + (int)below(seed, 3), axis = 1 + (int)below(seed, rank - 1);
+	char shape[64], body[512], what[128];
+
+	draw_shape(seed, rank, shape, sizeof(shape));
+	snprintf(what, sizeof(what), op[below(seed, sizeof(op) / sizeof(*op))], axis);
+	snprintf(body, sizeof(body), "%%1 = input(name=\"x\", type=f32[%s])\n%%2 = %s\n"
+		 "return \"y\"=%%2\n", shape, what);
+	alike_for(body, below(seed, 2) ? rlx_test_rand(seed) : 0);
+}
+
+TEST(sums_that_are_drawn)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int i = 0; i < 2 * draws(); i++)
+		draw_sum(&seed);
+}
+
+TEST(attention)
+{
+	char body[512];
+	static const char *const of[] = { "mask=0", "mask=1", "mask=2, window=70", "softcap=5.0",
+					  "mask=1, scale=0.3" };
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
+		snprintf(body, sizeof(body), "%%1 = input(name=\"q\", type=f32[2,%d,4,40])\n"
+			 "%%2 = input(name=\"k\", type=f32[2,150,2,40])\n"
+			 "%%3 = input(name=\"v\", type=f32[2,150,2,33])\n"
+			 "%%4 = attention(q=%%1, k=%%2, v=%%3, kv_heads=2, %s)\n"
+			 "return \"y\"=%%4\n", i % 2 ? 1 : 21, of[i]);
+		alike(body);
+	}
+	alike("%1 = input(name=\"q\", type=f32[1,5,2,70])\n"
+	      "%2 = input(name=\"k\", type=f32[1,90,2,70])\n"
+	      "%3 = input(name=\"b\", type=f32[2,5,90])\n"
+	      "%4 = attention(q=%1, k=%2, v=%2, bias=%3)\nreturn \"y\"=%4\n");
 }
 
 /* ---- nothing of what is compiled is libm's ---- */
@@ -198,13 +300,6 @@ static void draw(void (*one)(struct fuzz_case *c, uint64_t seed), unsigned int w
 	free(c);
 }
 
-static unsigned int draws(void)
-{
-	const char *s = getenv("RLX_STRICT_DRAWS");
-
-	return s ? (unsigned int)atoi(s) : 40;
-}
-
 TEST(ops_that_are_drawn) { draw(fuzz_draw_op, draws()); }
 TEST(graphs_that_are_drawn) { draw(fuzz_draw_graph, draws()); }
 
@@ -213,7 +308,7 @@ TEST(graphs_that_are_drawn) { draw(fuzz_draw_graph, draws()); }
 static bool is_refused(const struct part *p)
 {
 	/* what has no kernels with the CPU's order yet; a name that has is an error */
-	static const char *const name[] = { "mlp", "columns", "few columns", "attention",
+	static const char *const name[] = { "mlp", "columns", "few columns",
 		"convolutions", "resize", "transforms", "recurrent", "solve" };
 
 	for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++)

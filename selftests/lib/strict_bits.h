@@ -215,6 +215,7 @@ struct inputs {
 	unsigned int	n;
 	void		*data[STRICT_INPUTS];
 	size_t		row[STRICT_INPUTS];
+	int64_t		count[STRICT_INPUTS];	/* elements of the whole batch */
 };
 
 static inline void inputs_of(const struct part *p, struct inputs *in)
@@ -233,7 +234,8 @@ static inline void inputs_of(const struct part *p, struct inputs *in)
 		in->data[k] = malloc((size_t)rlx_type_bytes(t));
 		CHECK(in->data[k]);
 		in->row[k] = t->dim[0] != u->dim[0] ? (size_t)rlx_type_bytes(u) : 0;
-		fill(in->data[k], rlx_type_count(t), k + 1);
+		in->count[k] = rlx_type_count(t);
+		fill(in->data[k], in->count[k], k + 1);
 	}
 	rlx_program_put(all);
 	rlx_program_put(alone);
