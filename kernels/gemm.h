@@ -193,12 +193,38 @@ static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
 /*
  * Is B, which lies by columns, multiplied along K as it is? If it is read for few rows alone.
  * Where their number may not count, if it is never packed, whose sums go the other way, and K is
- * worth adding up vectors.
+ * worth adding up vectors. Then neither A may lie by columns where B has few, which is transposed
+ * and has rows to go by.
  */
 static inline bool rlx_k_gemm_dots(const struct rlx_k_gemm *g)
 {
-	return g->b_form == RLX_B_COLS && (g->strict ? !g->b_packs && g->k >= 64 :
+	return g->b_form == RLX_B_COLS && (g->strict ? !g->b_packs && g->k >= 64 &&
+							!(g->trans_a && g->n <= 8) :
 							g->m <= RLX_K_GEMM_DOT_M);
+}
+
+/*
+ * Sums along K are sums of parts, since the error of a sum in floats grows with the number of
+ * its terms: up to 512 terms are one part, else a part has 384, or some sqrt(K) where that
+ * is more. Where a part ends depends on K alone.
+ */
+static inline size_t rlx_k_gemm_part(size_t k)
+{
+	size_t part = 384, n;
+
+	if (k <= 512)
+		return k;
+	while (part * part < k)
+		part *= 2;
+	n = (k + part - 1) / part;
+	return (k + n - 1) / n;
+}
+
+#define RLX_K_GEMM_LANES	16	/* of a dot product; parts are of so many terms then */
+
+static inline size_t rlx_k_gemm_dot_part(size_t k)
+{
+	return rlx_k_gemm_part((k + RLX_K_GEMM_LANES - 1) / RLX_K_GEMM_LANES) * RLX_K_GEMM_LANES;
 }
 
 /*
@@ -261,6 +287,21 @@ static inline bool rlx_k_gemm_transposes(const struct rlx_k_gemm *g, enum rlx_is
 		return rlx_k_gemm_is_thin(g, isa) && g->m >= 16;
 	return rlx_k_gemm_few_columns(g, isa) &&
 	       (!rlx_k_gemm_dots(g) || g->m > g->n);
+}
+
+/* Are the sums of @g, maybe transposed, dot products along K, where kernels have these? */
+static inline bool rlx_k_gemm_sums_dots(const struct rlx_k_gemm *g, bool transposed)
+{
+	return transposed ? !g->trans_a : rlx_k_gemm_dots(g);
+}
+
+/*
+ * Do sums that are no dot products start from the bias? Not of what is @thin: transposed it has
+ * the same bits. Else the bias is added behind.
+ */
+static inline bool rlx_k_gemm_bias_first(const struct rlx_k_gemm *g, bool thin)
+{
+	return g->alpha == 1 && !thin;
 }
 
 /* C^T = B^T A^T, but that C and R lie as they are. */

@@ -17,6 +17,20 @@ enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g, enum r
 	return lo->status;
 }
 
+bool rlx_gemm_b_stays(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	const struct rlx_type *b = rlx_lower_in(lo, 1);
+
+	return (rlx_lower_is_const(lo, 1) || rlx_lower_of_params(lo, 1)) && g->k &&
+	       shape_span(b, 0, b->rank - 2) == 1;
+}
+
+bool rlx_gemm_packs_once(const struct rlx_lower *lo, const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	return rlx_gemm_b_stays(lo, g) &&
+	       !(rlx_k_gemm_few_columns(g, isa) && (g->b_form == RLX_B_COLS || g->n == 1));
+}
+
 /* Matrices of @x for each batch of @y. */
 static struct rlx_type repeated(const struct rlx_type *x, const struct rlx_type *y)
 {

@@ -46,15 +46,6 @@ static double work_of(const struct rlx_k_gemm *g, bool low, enum rlx_isa isa)
 	       (double)rlx_k_gemm_batches(g) / per;
 }
 
-/* One matrix, of a constant or, where each run has the same, of params. */
-static bool is_packed_once(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
-{
-	const struct rlx_type *b = rlx_lower_in(lo, 1);
-
-	return (rlx_lower_is_const(lo, 1) || rlx_lower_of_params(lo, 1)) && g->k &&
-	       shape_span(b, 0, b->rank - 2) == 1;
-}
-
 /* Dtypes that one of the families takes. @once: the right-hand side will be packed */
 static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, bool once,
 			struct family *f)
@@ -195,8 +186,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
 	const bool few = rlx_k_gemm_few_columns(g, cpu_isa(lo));
-	const bool once = is_packed_once(lo, g) &&
-			  !(few && (g->b_form == RLX_B_COLS || g->n == 1));
+	const bool once = rlx_gemm_packs_once(lo, g, cpu_isa(lo));
 	struct rlx_k_gemm as_is;
 	struct family f;
 	uint32_t n_ref;
@@ -259,7 +249,7 @@ static enum rlx_status call_i8(struct rlx_lower *lo, const struct rlx_k_gemm *g)
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	const struct rlx_k_gemm as_is = q->g;
-	const bool once = is_packed_once(lo, &q->g);
+	const bool once = rlx_gemm_b_stays(lo, &q->g);
 	uint32_t n_ref = lo->n_ref;
 
 	if (once) {

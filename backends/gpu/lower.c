@@ -364,6 +364,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return lo->status;
 	rlx_lower_ref_rows(lo, &g->b, 1);
 	g->b_fixed = gpu_is_fixed(lo, 1);
+	g->strict = lo->strict;
+	g->b_packs = rlx_gemm_packs_once(lo, g, RLX_ISA_V4);	/* as the CPU sums then */
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (wide)

@@ -12,7 +12,8 @@ RLX_INLINE void ge_run(const struct ge *args, const int act)
 
 	for (j = 0; j < e.cols; j += RLX_VL) {
 		size_t n = e.cols - j;
-		vf bias = e.bias ? vf_loadu(e.bias + j) : vf_zero();
+		/* to add -0 leaves a sum as it is, be it -0 */
+		vf bias = e.bias ? vf_loadu(e.bias + j) : vf_set1(-0.0f);
 		const float *t = e.t + j;
 		const char *r = e.r ? e.r + j * es : NULL;
 		char *c = e.c + j * es;

@@ -23,11 +23,23 @@
 #define GEMM_SCALED	0
 #endif
 
+/* Or this: with strict bits the epilogue is the CPU's (kernels/cpu/gemm_epi.c). */
+#ifndef GEMM_STRICT
+#define GEMM_STRICT	0
+#endif
+#if GEMM_STRICT
+#include "kernels/gpu/act_strict.h"
+#endif
+
 /* What comes last, of f32 or f64. */
 template <class T>
 static DEV inline T gemm_act(int act, const struct rlx_k_gemm &a, T x)
 {
+#if GEMM_STRICT
+	return act_strict(act, (T)a.lo, (T)a.hi, x);
+#else
 	return act_of(act, (T)a.lo, (T)a.hi, x);
+#endif
 }
 
 /* The operands of one batch index. T: of sums and biases; TA .. TC: of elements. */
@@ -89,14 +101,15 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	template <class GET>
 	DEV struct added adds(const struct rlx_k_gemm &g, size_t row, size_t col, GET get) const
 	{
-		struct added x = { 0, 0, 0 };
+		struct added x = { GEMM_STRICT ? -0.0f : 0, 0, 0 };
 
 		if (bias)
 			x.bias = bias_bits(g, col);
 		if (row_bias)
 			x.row_bias = row_bias[row];
 		if (r)
-			x.r = (T)g.beta * get(r[row * g.ldr + col]);
+			x.r = GEMM_STRICT ? get(r[row * g.ldr + col]) :
+					    (T)g.beta * get(r[row * g.ldr + col]);
 		return x;
 	}
 
@@ -106,7 +119,12 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 #if GEMM_SCALED
 		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
 #endif
+#if GEMM_STRICT
+		sum = fmaf(sum, (T)g.alpha, row_bias ? x.bias + x.row_bias : x.bias);
+		return r ? fmaf(x.r, (T)g.beta, sum) : sum;
+#else
 		return (T)g.alpha * sum + bias_value(g, x.bias) + x.row_bias + x.r;
+#endif
 	}
 
 	/* What becomes of it. */

@@ -61,6 +61,13 @@
 #define GEMM_TILED_LOADED(m, n, teams)	((teams) * 2 * GEMM_TILED_K * 4 * ((m) + (n) + 8))
 #define GEMM_TILED_SUMS(m, n, teams)	((teams) * GEMM_TILED_TEAM(m, n) * GEMM_TILED_LD * 4)
 
+/* Of strict sums, whose @parts one block makes: earlier ones beside the stages. */
+#define GEMM_STRICT_MET(m, n, parts)	((parts) > 1 ? (m) * (n) * 4 : 0)
+
+/* Strict dot products (gemm_dots.cu): rows and columns of a block, by those of a thread. */
+#define GEMM_DOTS_M(tm, down)	((tm) * (down))
+#define GEMM_DOTS_N(tn, down)	((tn) * (16 / (down)))
+
 /* By wgmma (gemm_wgmma.cu), by rows and columns, multiples of 64; 64 rows a warpgroup. */
 #define GEMM_TILE_WARPGROUPS(m)	((m) / 64)
 #define GEMM_TILE_THREADS(m)	((GEMM_TILE_WARPGROUPS(m) + 1) * 128)

@@ -8,6 +8,12 @@
  * multiprocessors several teams of threads split k of one tile (split-K within a block) and
  * add up in shared memory, in one order: results do not depend on timing.
  *
+ * With strict bits (GEMM_STRICT) the order of a sum is the CPU's (kernels/simd/gemm_drive.h): one
+ * fused multiply-add after the other along k, from the bias on, in the parts of
+ * rlx_k_gemm_part(), which are added up: by the one block of a tile, whose earlier parts wait in
+ * shared memory, or (split-K) a block makes each. Beyond k terms are -0 x 0, which leave a sum as
+ * it is, be it -0.
+ *
  * Tiles: GEMM_TILE_M (64 to 192) rows by GEMM_TILE_N (32 to 224) columns by 8 of k. 64
  * multiply-adds for 16 floats from shared memory a step.
  *
@@ -21,6 +27,14 @@
 #define RLX_G_GEMM_TILED_H
 
 #include "kernels/gpu/gemm_tile.h"
+
+#if GEMM_STRICT
+#define TILED_KERNEL	gemm_strict
+#define TILED_STEP(c, a, b)	fmaf(a, b, c)
+#else
+#define TILED_KERNEL	gemm_tiled
+#define TILED_STEP(c, a, b)	((c) + (a) * (b))
+#endif
 
 enum {
 	TILED_M = GEMM_TILE_M, TILED_N = GEMM_TILE_N,
@@ -52,7 +66,7 @@ struct tiled_place {
  * ROWS lines of an operand as a thread fetches them by 16 bytes into registers and then
  * puts them into lines of k: element (i, k) at i * ld + k; DOWN: at k * ld + i.
  */
-template <int ROWS, bool DOWN> struct tiled_hand {
+template <int ROWS, bool DOWN, bool LEFT> struct tiled_hand {
 	enum { LD = ROWS + 4, ACROSS = DOWN ? ROWS / 4 : 2, N = ROWS * TILED_K / 4 / TILED_TEAM,
 	       STEP = TILED_TEAM / ACROSS };
 
@@ -89,11 +103,14 @@ template <int ROWS, bool DOWN> struct tiled_hand {
 
 			if (wide) {
 				load_words((uint32_t *)v[e], q, in && (DOWN ? left : rest) > 0);
-				continue;
+			} else {
+#pragma unroll
+				for (int j = 0; j < 4; j++)
+					v[e][j] = load_if(q + j, in && j < (DOWN ? left : rest));
 			}
 #pragma unroll
-			for (int j = 0; j < 4; j++)
-				v[e][j] = load_if(q + j, in && j < (DOWN ? left : rest));
+			for (int j = 0; GEMM_STRICT && LEFT && j < 4; j++)
+				v[e][j] = (DOWN ? e * STEP : j) < rest ? v[e][j] : -0.0f;
 		}
 		p += TILED_K * TILED_TEAMS * (DOWN ? ld : 1);
 		rest -= TILED_K * TILED_TEAMS;
@@ -140,7 +157,7 @@ static DEV inline void tiled_multiply(float (*c)[8], const float *as, const floa
 		for (int i = 0; i < 8; i++)
 #pragma unroll
 			for (int j = 0; j < 8; j++)
-				c[i][j] += l[k % 2].a[i] * l[k % 2].b[j];
+				c[i][j] = TILED_STEP(c[i][j], l[k % 2].a[i], l[k % 2].b[j]);
 	}
 }
 
@@ -170,6 +187,11 @@ struct tiled_job {
 	}
 };
 
+static DEV inline bool tiled_begins_at_bias(const struct rlx_k_gemm &g)
+{
+	return GEMM_STRICT && rlx_k_gemm_bias_first(&g, rlx_k_gemm_is_thin(&g, RLX_ISA_V4));
+}
+
 /* The result; what can be read or written by 16 bytes. */
 struct tiled_result {
 	const struct rlx_k_gemm	&g;
@@ -180,8 +202,13 @@ struct tiled_result {
 	DEV tiled_result(const struct rlx_k_gemm &all, const struct rlx_g_env &env,
 			 const struct tiled_job &job)
 		: g(all), o(all, env, job.batch), row(job.row), col(job.col),
-		  wide(((uint64_t)o.c | (uint64_t)o.r | (uint64_t)o.bias |
-			(uint64_t)(g.ldc | g.n | (o.r ? g.ldr : 0)) * 4) % 16 == 0) {}
+		  wide(!GEMM_STRICT &&
+		       ((uint64_t)o.c | (uint64_t)o.r | (uint64_t)o.bias |
+			(uint64_t)(g.ldc | g.n | (o.r ? g.ldr : 0)) * 4) % 16 == 0)
+	{
+		if (tiled_begins_at_bias(g))
+			o.bias = (const float *)0;
+	}
 
 	/* Four sums from (@r, @c) of the tile on. */
 	DEV void end(int r, int c, const four &sum) const
@@ -197,7 +224,7 @@ struct tiled_result {
 			return;
 		}
 		o.four_values(g, i, k, sum.v, left, same, v);
-		o.put_four(g, i, k, v, left, false, same);
+		o.put_four(g, i, k, v, left, GEMM_STRICT && o.is_wide(g), same);
 	}
 
 	DEV void end_wide(size_t i, size_t k, const four &sum) const
@@ -279,8 +306,11 @@ static DEV inline void tiled_shares(const struct tiled_half &h, const float *fro
 {
 #pragma unroll 1
 	for (int l = h.first; l < 32; l += TILED_ONCE * TILED_TEAMS * 4) {
-		four sum[TILED_ONCE] = {};
+		four sum[TILED_ONCE];
 
+#pragma unroll
+		for (int i = 0; i < TILED_ONCE; i++)	/* what adding leaves a -0 */
+			sum[i] = four{ { -0.0f, -0.0f, -0.0f, -0.0f } };
 #pragma unroll 1
 		for (int s = 0; s < shares; s++) {
 			four more[TILED_ONCE];
@@ -360,24 +390,29 @@ static DEV inline void tiled_finish(const struct tiled_result &y, const float (*
 	}
 }
 
-/* The thread's sums over its team's k of the block's share. */
-static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
-				 float *shared, const struct tiled_job &job, float (*c)[8])
+/* Steps [@first, @last) of the @depth terms from k @from on. */
+struct tiled_range {
+	size_t	from;
+	int64_t	depth, first, last;
+};
+
+/* The thread's sums over steps [first, last) of its team, k of [@from, @to), onto @c. */
+static DEV inline void tiled_steps(const struct rlx_k_gemm &g, const operands &o, float *shared,
+				   const struct tiled_job &job, const struct tiled_range &k,
+				   float (*c)[8])
 {
-	const int64_t all = ((int64_t)g.k + TILED_K * TILED_TEAMS - 1) / (TILED_K * TILED_TEAMS);
-	const int64_t first = all * job.share / job.shares;
-	int left = (int)(all * (job.share + 1) / job.shares - first);
-	const operands o(g, env, job.batch);
+	int left = (int)(k.last - k.first);
 	struct tiled_place w;
 	float *to = shared + w.team * 2 * TILED_STAGE;
 	const float *as = to + w.wm + w.a, *bs = to + TILED_K * TILED_LDA + w.wn + w.b;
 	int other = TILED_STAGE;	/* from a stage to the other */
 
-	w.k = (first * TILED_TEAMS + w.team) * TILED_K;
+	w.k = (k.first * TILED_TEAMS + w.team) * TILED_K;
 
-	tiled_hand<TILED_M, GEMM_TRANS_A != 0> a(o.a, g.lda, (int64_t)g.m, (int64_t)g.k, w,
-						 job.row);
-	tiled_hand<TILED_N, !GEMM_B_COLS> b(o.b, g.ldb, (int64_t)g.n, (int64_t)g.k, w, job.col);
+	tiled_hand<TILED_M, GEMM_TRANS_A != 0, true> a(o.a + k.from * (GEMM_TRANS_A ? g.lda : 1),
+						       g.lda, (int64_t)g.m, k.depth, w, job.row);
+	tiled_hand<TILED_N, !GEMM_B_COLS, false> b(o.b + k.from * (GEMM_B_COLS ? 1 : g.ldb),
+						   g.ldb, (int64_t)g.n, k.depth, w, job.col);
 
 	a.fetch();
 	b.fetch();
@@ -399,7 +434,71 @@ static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_
 	__syncthreads();
 }
 
-RLX_G_KERNEL(gemm_tiled, struct rlx_k_gemm, TILED_TEAM * TILED_TEAMS)
+#if GEMM_STRICT
+/* What the first part of the thread's sums begins with. */
+static DEV inline void tiled_begin(const struct rlx_k_gemm &g, const operands &o,
+				   const struct tiled_job &job, float (*c)[8])
+{
+	const struct tiled_place w;
+
+	if (!o.bias || !tiled_begins_at_bias(g))
+		return;
+#pragma unroll
+	for (int j = 0; j < 8; j++) {
+		size_t col = (size_t)(job.col + w.wn + w.b + j % 4 + j / 4 * 16);
+		float bias = load_if(o.bias + col, col < g.n);
+
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			c[i][j] = bias;
+	}
+}
+
+/* The block's part of the sums, or one after the other all, which meet behind the stages. */
+static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
+				 float *shared, const struct tiled_job &job, float (*c)[8])
+{
+	const operands o(g, env, job.batch);
+	const size_t part = rlx_k_gemm_part(g.k), first = job.share * part;
+	float *met = shared + TILED_TEAMS * 2 * TILED_STAGE + threadIdx.x;
+
+	if (first == 0)
+		tiled_begin(g, o, job, c);
+	for (size_t at = first; at < g.k; at += part) {
+		int64_t n = (int64_t)(g.k - at < part ? g.k - at : part);
+		bool last = at + part >= g.k;
+
+		tiled_steps(g, o, shared, job,
+			    tiled_range{ at, n, 0, (n + TILED_K - 1) / TILED_K }, c);
+		if (job.shares > 1 || (at == 0 && last))
+			break;
+#pragma unroll
+		for (int i = 0; i < 64; i++) {
+			float *sum = met + i * (TILED_TEAM * TILED_TEAMS);
+
+			if (at > 0)
+				c[i / 8][i % 8] = *sum + c[i / 8][i % 8];
+			if (last)
+				continue;
+			*sum = c[i / 8][i % 8];
+			c[i / 8][i % 8] = 0;
+		}
+	}
+}
+#else
+/* The thread's sums over its team's k of the block's share. */
+static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
+				 float *shared, const struct tiled_job &job, float (*c)[8])
+{
+	const int64_t all = ((int64_t)g.k + TILED_K * TILED_TEAMS - 1) / (TILED_K * TILED_TEAMS);
+	const struct tiled_range k = { 0, (int64_t)g.k, all * job.share / job.shares,
+				       all * (job.share + 1) / job.shares };
+
+	tiled_steps(g, operands(g, env, job.batch), shared, job, k, c);
+}
+#endif
+
+RLX_G_KERNEL(TILED_KERNEL, struct rlx_k_gemm, TILED_TEAM * TILED_TEAMS)
 {
 	SHARED(struct tiled_job, job, [1]);
 	SHARED(bool, live, [1]);

@@ -123,6 +123,18 @@ static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_
 		      .GEMM_TEAMS = by.teams, .GEMM_SPLIT_K = by.shares > 1);
 }
 
+/* Bytes of sums of parts that strict products may have in memory. */
+enum { RLX_G_STRICT_SCRATCH = 256 << 20 };
+
+/* Shared memory of a block that makes all @parts of its sums. */
+static inline uint32_t rlx_g_gemm_strict_shared(int32_t m, int32_t n, int64_t parts)
+{
+	int32_t loaded = GEMM_TILED_LOADED(m, n, 1) + GEMM_STRICT_MET(m, n, parts);
+	int32_t sums = GEMM_TILED_SUMS(m, n, 1);
+
+	return (uint32_t)(loaded > sums ? loaded : sums);
+}
+
 static inline const char *rlx_g_gemm_tiled_why_not(const void *args, const struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
@@ -171,6 +183,134 @@ static inline void rlx_g_gemm_tiled_cost(const void *args, const struct rlx_g_la
 	t->resident = 512 / l->block[0];	/* as many as have registers (gemm_simt.cu) */
 }
 
+/* ---- strict bits ---- */
+
+/* Activations that act_strict() has. */
+static inline const char *rlx_g_strict_act_why_not(enum rlx_act act)
+{
+	return act == RLX_ACT_NONE || act == RLX_ACT_RELU || act == RLX_ACT_CLIP ||
+	       act == RLX_ACT_HARD_SWISH || act == RLX_ACT_HARD_SIGMOID ? NULL :
+	       "its activation rounds otherwise than the CPU's";
+}
+
+static inline const char *rlx_g_gemm_bits_why_not(const struct rlx_k_gemm *a, bool dots)
+{
+	if (!a->strict)
+		return "there is no need of strict bits";
+	if (rlx_k_gemm_sums_dots(a, rlx_k_gemm_transposes(a, RLX_ISA_V4)) != dots)
+		return dots ? "the CPU sums in order" : "the CPU sums by dot products";
+	return rlx_g_strict_act_why_not(a->act);
+}
+
+static inline const char *rlx_g_gemm_strict_why_not(const void *args,
+						    const struct rlx_g_launch *l)
+{
+	const char *why = rlx_g_gemm_bits_why_not((const struct rlx_k_gemm *)args, false);
+
+	return why ? why : rlx_g_gemm_tiled_why_not(args, l);
+}
+
+/* Parts that a sum of @k terms is made of, each @part of them. */
+static inline int64_t rlx_g_gemm_strict_parts(size_t k, size_t part)
+{
+	return k > part ? rlx_g_ceil((int64_t)k, (int64_t)part) : 1;
+}
+
+/* Tiles large and small, all parts of a sum by one block; then the same by a block each. */
+static inline bool rlx_g_gemm_strict_plan(const void *args, unsigned int i,
+					  struct rlx_g_launch *l)
+{
+	static const struct rlx_g_gemm_tile tile[] = { { 128, 128 }, { 64, 64 }, { 128, 64 },
+						       { 64, 32 } };
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	int64_t parts = rlx_g_gemm_strict_parts(a->k, rlx_k_gemm_part(a->k));
+	int32_t m = tile[i % 4].m, n = tile[i % 4].n;
+
+	if (i > (parts > 1 ? 7 : 3))
+		return false;
+	rlx_g_gemm_tiled_by(a, (struct rlx_g_tiling){ tile[i % 4], 1, i > 3 ? parts : 1 }, l);
+	if (i > 3 && (!l->scratch || l->scratch > RLX_G_STRICT_SCRATCH))
+		l->can = false;
+	if (i < 4)
+		l->shared = rlx_g_gemm_strict_shared(m, n, parts);
+	l->can = l->can && l->shared <= l->most_shared;
+	RLX_G_VARIANT(l, gemm_strict, .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
+		      .GEMM_SPLIT_K = i > 3);
+	return true;
+}
+
+/* As tiles of one team have it: the order costs what fetching lines at odd places does. */
+static inline void rlx_g_gemm_strict_cost(const void *args, const struct rlx_g_launch *l,
+					  struct rlx_g_cost *t)
+{
+	const struct rlx_g_gemm_strict_param p = l->param.gemm_strict;
+	struct rlx_g_launch as = *l;
+
+	RLX_G_VARIANT(&as, gemm_tiled, .GEMM_TRANS_A = p.GEMM_TRANS_A, .GEMM_B_COLS = p.GEMM_B_COLS,
+		      .GEMM_TILE_M = p.GEMM_TILE_M, .GEMM_TILE_N = p.GEMM_TILE_N, .GEMM_TEAMS = 1,
+		      .GEMM_SPLIT_K = p.GEMM_SPLIT_K);
+	rlx_g_gemm_tiled_cost(args, &as, t);
+}
+
+static inline const char *rlx_g_gemm_dots_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	(void)l;
+	return rlx_g_gemm_bits_why_not((const struct rlx_k_gemm *)args, true);
+}
+
+/* Sums of a thread and how its teams stand, large and small; all parts by a block, or one each. */
+static inline bool rlx_g_gemm_dots_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	static const struct { int32_t m, n, down; } by[] = {
+		{ 8, 8, 4 }, { 4, 4, 4 }, { 8, 1, 16 }, { 8, 4, 16 }, { 1, 8, 1 }, { 1, 1, 4 },
+	};
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const size_t part = rlx_k_gemm_dot_part(a->k);
+	int64_t parts = rlx_g_gemm_strict_parts(a->k, part), tiles;
+	int32_t m, n, down;
+
+	if (i > (parts > 1 ? 11 : 5))
+		return false;
+	m = by[i % 6].m;
+	n = by[i % 6].n;
+	down = by[i % 6].down;
+	tiles = rlx_g_ceil((int64_t)a->m, GEMM_DOTS_M(m, down)) *
+		rlx_g_ceil((int64_t)a->n, GEMM_DOTS_N(n, down)) * (int64_t)rlx_k_gemm_batches(a);
+	rlx_g_line(l, tiles, 256);
+	if (i > 5) {
+		l->grid[1] = (uint32_t)parts;
+		l->n_launches = 2;
+		l->scratch = (uint64_t)parts * a->m * a->n * rlx_k_gemm_batches(a) * 4;
+		l->can = parts < 65536 && l->scratch <= RLX_G_STRICT_SCRATCH;
+	}
+	RLX_G_VARIANT(l, gemm_dots, .DOTS_M = m, .DOTS_N = n, .DOTS_DOWN = down);
+	return true;
+}
+
+/* Loads that the L1 answers are the bound: one a row and column of a thread, of sixteen lanes. */
+static inline void rlx_g_gemm_dots_cost(const void *args, const struct rlx_g_launch *l,
+					struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_g_gemm_dots_param *p = &l->param.gemm_dots;
+	double m = GEMM_DOTS_M(p->DOTS_M, p->DOTS_DOWN), n = GEMM_DOTS_N(p->DOTS_N, p->DOTS_DOWN);
+	double k = (double)a->k / l->grid[1];
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = (double)(p->DOTS_M * p->DOTS_N) / (4.0 * (p->DOTS_M + p->DOTS_N));
+	t->part = t->part < 0.6 ? t->part : 0.6;
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + n) * k * 4;
+	t->steps = k / 16;
+	t->step_ns = 150;
+	t->begin_ns = 500;
+	t->once_ns = l->grid[1] > 1 ? 2000 : 0;
+	t->end_ns = 100 + 10.0 * p->DOTS_M * p->DOTS_N;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->resident = 2;
+}
+
 /* ---- TF32 ---- */
 
 static inline const char *rlx_g_gemm_tf32_why_not(const void *args, const struct rlx_g_launch *l)
@@ -215,8 +355,12 @@ static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *
 		  rlx_g_gemm_tf32_cost },
 		{ RLX_G_gemm_tiled, rlx_g_gemm_tiled_why_not, rlx_g_gemm_tiled_plan,
 		  rlx_g_gemm_tiled_cost },
+		{ RLX_G_gemm_strict, rlx_g_gemm_strict_why_not, rlx_g_gemm_strict_plan,
+		  rlx_g_gemm_strict_cost },
+		{ RLX_G_gemm_dots, rlx_g_gemm_dots_why_not, rlx_g_gemm_dots_plan,
+		  rlx_g_gemm_dots_cost },
 	};
-	static const struct rlx_g_family family = { "gemm", option, 4, rlx_g_gemm_describe };
+	static const struct rlx_g_family family = { "gemm", option, 6, rlx_g_gemm_describe };
 
 	rlx_g_choose(&family, args, l);
 }

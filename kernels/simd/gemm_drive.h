@@ -57,21 +57,10 @@
 			 GD_NR * sizeof(GT_T))
 #endif
 
-/*
- * Sums along K are sums of parts, since the error of a sum in floats grows with the number of
- * its terms: up to 512 groups are one part, else a part has 384, or some sqrt(K) where that
- * is more. Where a part ends depends on K alone.
- */
+/* Groups of a part of the sum along K (rlx_k_gemm_part()). */
 static inline size_t gd_part(size_t k)
 {
-	size_t part = 384, n;
-
-	if (k <= 512 || GD_EXACT)
-		return k;
-	while (part * part < k)
-		part *= 2;
-	n = (k + part - 1) / part;
-	return (k + n - 1) / n;
+	return GD_EXACT ? k : rlx_k_gemm_part(k);
 }
 
 /* A block of rows at one batch index. */
@@ -111,7 +100,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 #ifndef GD_OWN_FINISH
 static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
 {
-	return g->alpha == 1;
+	return rlx_k_gemm_bias_first(g, false);
 }
 
 static inline bool gd_plain(const struct rlx_k_gemm *g)
@@ -366,8 +355,7 @@ static inline void gd_sums(struct gd *d)
 	d->bias = gd_starts_at_bias(g) && !GD_THIN(d->given) ? NULL : g->bias;
 	d->plain = gd_plain(g) && !d->turned && !d->bias;
 #ifdef GD_DOT
-	d->dots = g->b_form == RLX_B_COLS && gd_can_dot(g) &&
-		  (rlx_k_gemm_dots(g) || g != d->given);
+	d->dots = gd_can_dot(g) && rlx_k_gemm_sums_dots(d->given, g != d->given);
 	if (d->dots) {
 		d->bias = g->bias;
 		d->part = gd_part((g->k + GD_DOT * RLX_WIDE - 1) / (GD_DOT * RLX_WIDE)) *

@@ -107,6 +107,8 @@ static const char *option(const char *o)
 		return o;
 	if (begins(o, "--std=c++") || begins(o, "--define-macro="))
 		return begins(o, "--std") ? o + 1 : "";
+	if (!strcmp(o, "--fmad=false") || !strcmp(o, "-fmad=false"))
+		return "-ffp-contract=off";
 	if (begins(o, "--gpu-architecture=sm_") || begins(o, "-arch=sm_") ||
 	    begins(o, "--gpu-architecture=compute_") || begins(o, "-arch=compute_") ||
 	    !strcmp(o, "-default-device") || !strcmp(o, "--device-as-default-execution-space") ||
