@@ -294,6 +294,66 @@ struct rlx_k_conv_nd {
 #define RLX_CONV_ND_PANELS	4	/* pairs of pixel vectors in a unit of conv_i8 */
 
 bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a);
+
+/*
+ * Terms come channel by channel, so many channels at a time, in passes of nearly the same length.
+ * Each phase of each channel is a place in memory of its own: of an input beyond a core's cache
+ * no more of them are read at once than is fetched ahead of, and has its pages looked up. How many
+ * channels that are, (size_t)-1: any.
+ */
+static inline size_t rlx_conv_nd_most(const struct rlx_k_conv_nd *a)
+{
+	const size_t streams = 16, cached = 1 << 20;
+	const size_t phases = a->phases[0] * a->phases[1] * a->phases[2];
+	const size_t plane = phases * a->size[0] * a->size[1] * a->size[2];
+
+	if (a->ic / a->groups * plane * sizeof(float) <= cached)
+		return (size_t)-1;
+	return phases < streams ? streams / phases : 1;
+}
+
+/* Channels at a time, of @icg in a group, of which @hits taps meet a pixel. */
+static inline size_t rlx_conv_nd_at_once(size_t hits, size_t most, size_t icg)
+{
+	size_t n = hits && hits < RLX_CONV_ND_KC ? RLX_CONV_ND_KC / hits : 1;
+
+	n = n < most ? n : most;
+	return n < icg ? n : icg;
+}
+
+/* Terms of a pass, of @all that those channels have. */
+static inline size_t rlx_conv_nd_pass(size_t all)
+{
+	return all ? (all - 1) / ((all - 1) / RLX_CONV_ND_KC + 1) + 1 : 0;
+}
+
+/**
+ * enum rlx_conv_order - whose order of terms a sum has
+ * @RLX_CONV_ORDER_ND: conv_nd's: see rlx_conv_nd_most(); the bias is added behind
+ * @RLX_CONV_ORDER_C: conv_c's: from the bias on, by rows of taps, those beyond the input left out
+ * @RLX_CONV_ORDER_DW: dw_c's: from the bias on, taps beyond the input left out
+ */
+enum rlx_conv_order {
+	RLX_CONV_ORDER_ND,
+	RLX_CONV_ORDER_C,
+	RLX_CONV_ORDER_DW,
+};
+
+/**
+ * struct rlx_k_conv_strict - a GPU's convolution of f32 in the CPU's order
+ * @c: it, but that x, y and res may be blocked; w is as conv_nd_pack's @src; all f32
+ * @order: enum rlx_conv_order
+ * @x_block, @y_block: channels in a block of x, and of y and res; 0: they are plain
+ * @lanes: of conv_c's order: input channels of a tap; 1 in dw_c's
+ * @pass: of conv_c's order: (@lanes, tap)s of a pass
+ * @most: of conv_nd's order: rlx_conv_nd_most()
+ */
+struct rlx_k_conv_strict {
+	struct rlx_k_conv_nd	c;
+	uint32_t		order;
+	size_t			x_block, y_block, lanes, pass, most;
+};
+
 size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a);
 size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a);
 size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a);

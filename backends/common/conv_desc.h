@@ -28,6 +28,35 @@ struct rlx_conv {
 double rlx_conv_work(const struct rlx_conv *g);
 /* References of the staged arguments: to the op's x, bias, residual and result. */
 void rlx_conv_refs(struct rlx_lower *lo, void *x, void *bias, void *res, void *y);
+/* Sizes, and the window, of kernels of two dimensions. */
+#define RLX_CONV_SHAPE(a, g)						\
+	((a)->n = (g)->n, (a)->ih = (g)->in[1], (a)->iw = (g)->in[2],	\
+	 (a)->oh = (g)->out[1], (a)->ow = (g)->out[2],			\
+	 (a)->pt = (g)->p[1], (a)->pl = (g)->p[2],			\
+	 (a)->act = (g)->act, (a)->act_a = (g)->act_a, (a)->act_b = (g)->act_b)
+#define RLX_CONV_WINDOW(a, g)						\
+	((a)->kh = (g)->k[1], (a)->kw = (g)->k[2], (a)->sh = (g)->s[1],	\
+	 (a)->sw = (g)->s[2], (a)->dh = (g)->d[1], (a)->dw = (g)->d[2])
+
+/* What runs along rows takes an image one pixel wide as one row. */
+void rlx_conv_lay_flat(struct rlx_conv *g);
+/* Elements of an image of x and of y, both blocked. */
+void rlx_conv_image(const struct rlx_conv *g, size_t image[2]);
+/* In blocks: a filter for each channel? */
+static inline bool rlx_conv_is_depthwise(const struct rlx_conv *g)
+{
+	return g->groups > 1 && g->groups == g->oc && g->ic == g->oc;
+}
+/* Else: conv_c's arguments at level @isa, without pointers; false: it does not take the shape. */
+bool rlx_conv_blocked(enum rlx_isa isa, struct rlx_k_conv_c *a, const struct rlx_conv *g);
+/* Plain: rlx_conv_nd_most() of conv_nd, at any level; false: it does not take the shape. */
+bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most);
+/*
+ * The m of Winograd's F(m x m, 3 x 3), or 0: for @a as rlx_conv_blocked() gave it at @isa; with
+ * strict bits as the level that gains most by it would have it.
+ */
+size_t rlx_conv_winograd(const struct rlx_lower *lo, enum rlx_isa isa,
+			 const struct rlx_k_conv_c *a);
 /* Plain arguments of it, without pointers. */
 void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g);
 /* Of a qconv: reference to the zero point of its input, if that is known when it runs alone. */

@@ -78,6 +78,67 @@ void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g)
 	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
 }
 
+static void swap_last(size_t d[3])
+{
+	size_t t = d[1];
+
+	d[1] = d[2];
+	d[2] = t;
+}
+
+void rlx_conv_lay_flat(struct rlx_conv *g)
+{
+	if (g->in[2] != 1 || g->out[2] != 1 || g->k[2] != 1 || g->p[2])
+		return;
+	swap_last(g->in);
+	swap_last(g->out);
+	swap_last(g->k);
+	swap_last(g->s);
+	swap_last(g->d);
+	swap_last(g->p);
+}
+
+void rlx_conv_image(const struct rlx_conv *g, size_t image[2])
+{
+	size_t b = (size_t)g->block;
+
+	image[0] = (g->ic + b - 1) / b * b * g->in[1] * g->in[2];
+	image[1] = (g->oc + b - 1) / b * b * g->out[1] * g->out[2];
+}
+
+bool rlx_conv_blocked(enum rlx_isa isa, struct rlx_k_conv_c *a, const struct rlx_conv *g)
+{
+	size_t image[2];
+
+	rlx_conv_image(g, image);
+	RLX_CONV_SHAPE(a, g);
+	RLX_CONV_WINDOW(a, g);
+	a->ic = g->ic;
+	a->oc = g->oc;
+	a->groups = g->groups;
+	a->x_plain = g->x_plain;
+	a->x_n = g->x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
+	a->y_n = a->res_n = image[1];
+	return rlx_conv_c_init(isa, a);
+}
+
+bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most)
+{
+	struct rlx_k_conv_nd a = { 0 };
+
+	rlx_conv_plain(&a, g);
+	if (!rlx_conv_nd_init(RLX_ISA_V3, &a))
+		return false;
+	*most = rlx_conv_nd_most(&a);
+	return true;
+}
+
+size_t rlx_conv_winograd(const struct rlx_lower *lo, enum rlx_isa isa,
+			 const struct rlx_k_conv_c *a)
+{
+	return a->x_plain ? 0 : rlx_wino_c_pick(lo->strict ? RLX_ISA_V4 : isa, a);
+}
+
 static enum rlx_status lower(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	if (!rlx_type_count(rlx_lower_out(lo, 0)))

@@ -54,22 +54,13 @@ static void pack_weights(struct rlx_lower *lo, const struct rlx_conv *g, const s
 			sizeof(of) });
 }
 
-#define COPY_SHAPE(a, g)						\
-	((a)->n = (g)->n, (a)->ih = (g)->in[1], (a)->iw = (g)->in[2],	\
-	 (a)->oh = (g)->out[1], (a)->ow = (g)->out[2],			\
-	 (a)->pt = (g)->p[1], (a)->pl = (g)->p[2],			\
-	 (a)->act = (g)->act, (a)->act_a = (g)->act_a, (a)->act_b = (g)->act_b)
-#define COPY_WINDOW(a, g)						\
-	((a)->kh = (g)->k[1], (a)->kw = (g)->k[2], (a)->sh = (g)->s[1],	\
-	 (a)->sw = (g)->s[2], (a)->dh = (g)->d[1], (a)->dw = (g)->d[2])
-
 static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_conv *g,
 				       const size_t image[2])
 {
 	struct rlx_k_dw_c *a = rlx_lower_args(lo, sizeof(*a));
 
-	COPY_SHAPE(a, g);
-	COPY_WINDOW(a, g);
+	RLX_CONV_SHAPE(a, g);
+	RLX_CONV_WINDOW(a, g);
 	a->channels = g->oc;
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
@@ -88,7 +79,7 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 {
 	struct rlx_k_wino_c *a = rlx_lower_args(lo, sizeof(*a));
 
-	COPY_SHAPE(a, g);
+	RLX_CONV_SHAPE(a, g);
 	a->ic = g->ic;
 	a->oc = g->oc;
 	a->m = m;
@@ -105,52 +96,20 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 			      rlx_wino_c_scratch(a));
 }
 
-static void swap_last(size_t d[3])
-{
-	size_t t = d[1];
-
-	d[1] = d[2];
-	d[2] = t;
-}
-
-/* The kernels run along rows: a image one pixel wide is taken as one row. */
-static void lay_flat(struct rlx_conv *g)
-{
-	if (g->in[2] != 1 || g->out[2] != 1 || g->k[2] != 1 || g->p[2])
-		return;
-	swap_last(g->in);
-	swap_last(g->out);
-	swap_last(g->k);
-	swap_last(g->s);
-	swap_last(g->d);
-	swap_last(g->p);
-}
-
-static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv *g,
-				     bool x_plain)
+static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	struct rlx_k_conv_c *a = rlx_lower_args(lo, sizeof(*a));
-	size_t b = rlx_conv_block(cpu_isa(lo)), m, image[2];
+	size_t m, image[2];
 
-	image[0] = (g->ic + b - 1) / b * b * g->in[1] * g->in[2];
-	image[1] = (g->oc + b - 1) / b * b * g->out[1] * g->out[2];
-	if (g->groups > 1 && g->groups == g->oc && g->ic == g->oc)
+	rlx_conv_image(g, image);
+	if (rlx_conv_is_depthwise(g))
 		return lower_depthwise(lo, g, image);
-	COPY_SHAPE(a, g);
-	COPY_WINDOW(a, g);
-	a->ic = g->ic;
-	a->oc = g->oc;
-	a->groups = g->groups;
-	a->x_plain = x_plain;
-	a->x_n = x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
-	a->y_n = a->res_n = image[1];
-	if (!rlx_conv_c_init(cpu_isa(lo), a))
+	if (!rlx_conv_blocked(cpu_isa(lo), a, g))
 		return rlx_lower_unsupported(lo, "the blocked kernel does not take this shape");
-	/* strict bits: as the level that gains most by it would have it */
-	m = x_plain ? 0 : rlx_wino_c_pick(lo->strict ? RLX_ISA_V4 : cpu_isa(lo), a);
+	m = rlx_conv_winograd(lo, cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
-	pack_weights(lo, g, &(struct order){ x_plain ? "conv_c plain" : "conv_c",
+	pack_weights(lo, g, &(struct order){ g->x_plain ? "conv_c plain" : "conv_c",
 					     RLX_KERNEL_conv_c_pack, rlx_conv_pack_units(a),
 					     rlx_conv_c_wsize(a), 0, false }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
@@ -225,8 +184,8 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 		return lower_plain(lo, &g);
 	if ((size_t)g.block != rlx_conv_block(cpu_isa(lo)))
 		return rlx_lower_unsupported(lo, "another block than this level's");
-	lay_flat(&g);
-	return lower_blocked(lo, &g, g.x_plain);
+	rlx_conv_lay_flat(&g);
+	return lower_blocked(lo, &g);
 }
 
 /* The packed weights hold their zero points, and depend on all of the shape. */

@@ -99,12 +99,67 @@ static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, stru
 	return l->can;
 }
 
+/* Whose order the CPU has of a blocked convolution, which it is a part of the arguments then. */
+static enum rlx_status blocked_order(struct rlx_lower *lo, const struct rlx_conv *g,
+				     struct rlx_k_conv_strict *a)
+{
+	struct rlx_k_conv_c c = { 0 };
+	size_t image[2];
+
+	rlx_conv_image(g, image);
+	a->c.x_n = g->x_plain ? a->c.x_n : image[0];
+	a->c.y_n = a->c.res_n = image[1];
+	a->x_block = g->x_plain ? 0 : (size_t)g->block;
+	a->y_block = (size_t)g->block;
+	a->lanes = 1;
+	a->pass = INT32_MAX;
+	a->order = RLX_CONV_ORDER_DW;
+	if (rlx_conv_is_depthwise(g))
+		return lo->status;
+	a->order = RLX_CONV_ORDER_C;
+	if (!rlx_conv_blocked(RLX_ISA_V4, &c, g))
+		return rlx_lower_unsupported(lo, "the CPU's blocked kernel does not take it");
+	if (rlx_conv_winograd(lo, RLX_ISA_V4, &c))
+		return rlx_lower_unsupported(lo, "the CPU does it by Winograd's algorithm");
+	a->lanes = rlx_conv_lanes(c.xc);
+	a->pass = c.kc;
+	return lo->status;
+}
+
+/* In the order in which the CPU sums it, whatever level and layout it has there. */
+static enum rlx_status strict_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
+{
+	struct rlx_k_conv_strict *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_conv g = *conv;
+	uint32_t k;
+
+	for (k = 0; k < lo->st->n_in; k++)
+		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F32)
+			return rlx_lower_unsupported(lo, "with strict bits all is f32");
+	if (rlx_lower_out(lo, 0)->dtype != RLX_F32)
+		return rlx_lower_unsupported(lo, "with strict bits all is f32");
+	if (g.block)
+		rlx_conv_lay_flat(&g);
+	rlx_conv_plain(&a->c, &g);
+	a->c.type = a->c.out_type = a->c.bias_type = RLX_F32;
+	if (g.block && blocked_order(lo, &g, a))
+		return lo->status;
+	if (!g.block && !rlx_conv_plain_most(&g, &a->most))
+		return rlx_lower_unsupported(lo, "the CPU's plain kernel does not take it");
+	rlx_conv_refs(lo, &a->c.x, &a->c.bias, &a->c.res, &a->c.y);
+	rlx_lower_ref_in(lo, &a->c.w, 1, 0);
+	rlx_lower_extent(lo, (int64_t)g.n, NULL);
+	return gpu_call_kernel(lo, rlx_g_conv_strict_launch, 0);
+}
+
 enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	enum rlx_dtype bias = rlx_lower_in(lo, 2) ? rlx_lower_in(lo, 2)->dtype : RLX_F32;
 	struct rlx_g_launch l;
 	struct rlx_k_conv_nd *a;
 
+	if (lo->strict && rlx_lower_in(lo, 0)->dtype == RLX_F32)
+		return strict_conv(lo, g);
 	if (g->block && g->block != RLX_CHANNELS_LAST)
 		return rlx_lower_unsupported(lo, "no blocked layout here but channels last");
 	if (!takes(lo))

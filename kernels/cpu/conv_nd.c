@@ -194,31 +194,19 @@ static void segs_get(struct run *r, const struct unit *u)
 	r->first[p] = n;
 }
 
-/*
- * Each phase of each channel is a place in memory of its own. Of an input beyond a core's cache
- * no more of them are read at once than is fetched ahead of, and has its pages looked up.
- */
-enum { STREAMS = 16, CACHED = 1 << 20 };
-
 /* The taps of a unit's phase, for as many channels as are summed at once. */
 static void taps_get(struct run *r, const struct unit *u)
 {
 	const struct rlx_k_conv_nd *a = r->a;
-	const size_t phases = a->phases[0] * a->phases[1] * a->phases[2];
-	size_t h[3], b[3], tap = 0, n = 0, most = SIZE_MAX, i, j;
+	size_t h[3], b[3], tap = 0, n = 0, i, j;
 
-	if (r->icg * r->plane * sizeof(float) > CACHED)
-		most = phases < STREAMS ? STREAMS / phases : 1;
 	for (j = 0; j < 3; j++)
 		h[j] = hits_of(a, j, u->phase[j], &b[j]);
 	r->skip = b[0] * a->k[1] * a->k[2] + h[0] * (b[1] * a->k[2] + h[1] * b[2]);
 	for (; tap_next(a, u->phase, &tap, &r->offs[n]); tap++)
 		n++;
 	r->hits = n;
-	r->at_once = n && n < KC ? KC / n : 1;
-	if (r->at_once > most)
-		r->at_once = most;
-	r->at_once = r->at_once < r->icg ? r->at_once : r->icg;
+	r->at_once = rlx_conv_nd_at_once(n, rlx_conv_nd_most(a), r->icg);
 	for (i = n; i < r->at_once * n; i++)
 		r->offs[i] = r->offs[i - n] + (ptrdiff_t)r->plane;
 }
@@ -450,7 +438,7 @@ static void unit_run(const struct run *r, const struct unit *u)
 		bool more = r->hits && c + r->at_once < r->icg;
 
 		all = (more ? r->at_once : r->icg - c) * r->hits;
-		part = all ? (all - 1) / ((all - 1) / KC + 1) + 1 : 0;
+		part = rlx_conv_nd_pass(all);
 		e = 0;
 		do {
 			s.offs = r->offs + e;
