@@ -347,11 +347,13 @@ enum rlx_conv_order {
  * @lanes: of conv_c's order: input channels of a tap; 1 in dw_c's
  * @pass: of conv_c's order: (@lanes, tap)s of a pass
  * @most: of conv_nd's order: rlx_conv_nd_most()
+ * @m: 0, or it goes by Winograd's F(m x m, 3 x 3) as wino_c does, in passes of @pass times @lanes
+ *	input channels, so many @images at a time
  */
 struct rlx_k_conv_strict {
 	struct rlx_k_conv_nd	c;
 	uint32_t		order;
-	size_t			x_block, y_block, lanes, pass, most;
+	size_t			x_block, y_block, lanes, pass, most, m, images;
 };
 
 size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a);

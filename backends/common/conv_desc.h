@@ -52,11 +52,12 @@ bool rlx_conv_blocked(enum rlx_isa isa, struct rlx_k_conv_c *a, const struct rlx
 /* Plain: rlx_conv_nd_most() of conv_nd, at any level; false: it does not take the shape. */
 bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most);
 /*
- * The m of Winograd's F(m x m, 3 x 3), or 0: for @a as rlx_conv_blocked() gave it at @isa; with
- * strict bits as the level that gains most by it would have it.
+ * The m of Winograd's F(m x m, 3 x 3) for @a as rlx_conv_blocked() gave it at @isa, with strict
+ * bits as the level that gains most by it would have it; then @w is its arguments. 0: it does not
+ * go by that.
  */
 size_t rlx_conv_winograd(const struct rlx_lower *lo, enum rlx_isa isa,
-			 const struct rlx_k_conv_c *a);
+			 const struct rlx_k_conv_c *a, struct rlx_k_wino_c *w);
 /* Plain arguments of it, without pointers. */
 void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g);
 /* Of a qconv: reference to the zero point of its input, if that is known when it runs alone. */

@@ -134,9 +134,16 @@ bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most)
 }
 
 size_t rlx_conv_winograd(const struct rlx_lower *lo, enum rlx_isa isa,
-			 const struct rlx_k_conv_c *a)
+			 const struct rlx_k_conv_c *a, struct rlx_k_wino_c *w)
 {
-	return a->x_plain ? 0 : rlx_wino_c_pick(lo->strict ? RLX_ISA_V4 : isa, a);
+	size_t m = a->x_plain ? 0 : rlx_wino_c_pick(lo->strict ? RLX_ISA_V4 : isa, a);
+
+	*w = (struct rlx_k_wino_c){
+		.x_n = a->x_n, .y_n = a->y_n, .res_n = a->res_n, .n = a->n, .ic = a->ic,
+		.oc = a->oc, .ih = a->ih, .iw = a->iw, .oh = a->oh, .ow = a->ow, .pt = a->pt,
+		.pl = a->pl, .act = a->act, .act_a = a->act_a, .act_b = a->act_b, .m = m,
+	};
+	return m && rlx_wino_c_init(isa, w) ? m : 0;
 }
 
 static enum rlx_status lower(struct rlx_lower *lo, const struct rlx_conv *g)

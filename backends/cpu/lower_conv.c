@@ -75,19 +75,12 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 }
 
 static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_conv *g,
-				      const size_t image[2], size_t m)
+				      const struct rlx_k_wino_c *as)
 {
 	struct rlx_k_wino_c *a = rlx_lower_args(lo, sizeof(*a));
 
-	RLX_CONV_SHAPE(a, g);
-	a->ic = g->ic;
-	a->oc = g->oc;
-	a->m = m;
-	a->x_n = image[0];
-	a->y_n = a->res_n = image[1];
-	if (!rlx_wino_c_init(cpu_isa(lo), a))
-		return rlx_lower_unsupported(lo, "the Winograd kernel does not take this shape");
-	pack_weights(lo, g, &(struct order){ m == 4 ? "wino4_c" : "wino2_c",
+	*a = *as;
+	pack_weights(lo, g, &(struct order){ a->m == 4 ? "wino4_c" : "wino2_c",
 					     RLX_KERNEL_wino_c_pack, rlx_wino_c_pack_units(a),
 					     rlx_wino_c_wsize(a), 0, false }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
@@ -99,16 +92,16 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	struct rlx_k_conv_c *a = rlx_lower_args(lo, sizeof(*a));
-	size_t m, image[2];
+	struct rlx_k_wino_c w;
+	size_t image[2];
 
 	rlx_conv_image(g, image);
 	if (rlx_conv_is_depthwise(g))
 		return lower_depthwise(lo, g, image);
 	if (!rlx_conv_blocked(cpu_isa(lo), a, g))
 		return rlx_lower_unsupported(lo, "the blocked kernel does not take this shape");
-	m = rlx_conv_winograd(lo, cpu_isa(lo), a);
-	if (m)
-		return lower_winograd(lo, g, image, m);
+	if (rlx_conv_winograd(lo, cpu_isa(lo), a, &w))
+		return lower_winograd(lo, g, &w);
 	pack_weights(lo, g, &(struct order){ g->x_plain ? "conv_c plain" : "conv_c",
 					     RLX_KERNEL_conv_c_pack, rlx_conv_pack_units(a),
 					     rlx_conv_c_wsize(a), 0, false }, a, sizeof(*a), &a->w);

@@ -104,6 +104,7 @@ static enum rlx_status blocked_order(struct rlx_lower *lo, const struct rlx_conv
 				     struct rlx_k_conv_strict *a)
 {
 	struct rlx_k_conv_c c = { 0 };
+	struct rlx_k_wino_c w;
 	size_t image[2];
 
 	rlx_conv_image(g, image);
@@ -119,10 +120,10 @@ static enum rlx_status blocked_order(struct rlx_lower *lo, const struct rlx_conv
 	a->order = RLX_CONV_ORDER_C;
 	if (!rlx_conv_blocked(RLX_ISA_V4, &c, g))
 		return rlx_lower_unsupported(lo, "the CPU's blocked kernel does not take it");
-	if (rlx_conv_winograd(lo, RLX_ISA_V4, &c))
-		return rlx_lower_unsupported(lo, "the CPU does it by Winograd's algorithm");
+	a->m = rlx_conv_winograd(lo, RLX_ISA_V4, &c, &w);
+	a->images = a->m ? rlx_g_winograd_images(a) : 0;
 	a->lanes = rlx_conv_lanes(c.xc);
-	a->pass = c.kc;
+	a->pass = a->m ? w.kc : c.kc;
 	return lo->status;
 }
 

@@ -84,6 +84,9 @@ RLX_INLINE void out_line(const vf *q, const int s, vf *o, const int so,
 	}
 }
 
+static void out_line_2(const vf *q, vf *o) { out_line(q, 1, o, 1, 2); }
+static void out_line_4(const vf *q, vf *o) { out_line(q, 1, o, 1, 4); }
+
 /* One tile of one input block: @x is the block's plane, (iy, ix) its corner. */
 RLX_INLINE void tile_in(const struct run *r, const float *x, ptrdiff_t iy,
 			ptrdiff_t ix, float *v, const int m)
@@ -204,10 +207,11 @@ RLX_INLINE void row_out(const struct run *r, const struct conv_fuse *f, const st
 
 /*
  * A tile by a sum for each pixel: an infinity, a NaN or a number that others are lost beside is
- * in the sums of all planes, but only in the pixels around it.
+ * in the sums of all planes, but only in the pixels around it. Channels whose @squares are finite
+ * keep what the planes gave, rows of @t: how many share a vector hangs on the level.
  */
 static __attribute__((noinline)) void tile_direct(const struct run *r, const struct out *out,
-						  size_t tile)
+						  size_t tile, const vf *t, vf squares)
 {
 	const struct rlx_k_wino_c *a = r->a;
 	const size_t m = a->m, oy = tile / a->tx * m, ox = tile % a->tx * m;
@@ -238,8 +242,14 @@ static __attribute__((noinline)) void tile_direct(const struct run *r, const str
 				o[y * m + c] = sum;
 			}
 	}
-	for (size_t i = 0; i < m && oy + i < a->oh; i++)
-		row_out(r, &r->fuse, out, o + i * m, ((oy + i) * a->ow + ox) * C, cols);
+	for (size_t i = 0; i < m && oy + i < a->oh; i++) {
+		vf line[4];
+
+		(m == 2 ? out_line_2 : out_line_4)(t + i * r->side, line);
+		for (size_t c = 0; c < m; c++)
+			line[c] = vf_sel(vf_lt(squares, vf_set1(INFINITY)), line[c], o[i * m + c]);
+		row_out(r, &r->fuse, out, line, ((oy + i) * a->ow + ox) * C, cols);
+	}
 }
 
 /* One tile of it; @q is where the tile is in the first plane. */
@@ -263,7 +273,7 @@ RLX_INLINE void tile_out(const struct run *r, const struct out *out,
 	for (int i = 0; i < m * side; i++)
 		squares = vf_fma(t[i], t[i], squares);
 	if (__builtin_expect(!vm_all(vf_lt(squares, vf_set1(INFINITY))), 0)) {
-		tile_direct(r, out, tile);
+		tile_direct(r, out, tile, t, squares);
 		return;
 	}
 	UNROLL

@@ -209,4 +209,31 @@ TEST(convolutions_that_are_drawn)
 	CHECKF(!wrong && refused < n / 2, "%u of %u, %u refused", wrong, n, refused);
 }
 
+/* What the CPU does by planes of tiles: both sizes, several passes, infinite weights and inputs. */
+TEST(winograds_filtering)
+{
+	static const int64_t channels[] = { 16, 24, 33, 70, 150 };
+	uint64_t seed = rlx_test_seed(), s;
+	unsigned int wrong = 0, n = 0;
+
+	for (; n < 14 && wrong < 3; n++) {
+		struct shape c = { .nd = 2, .groups = 1, .fixed = true, .bias = n & 1,
+				   .twice = n & 2, .residual = n & 4, .act = n & 8 ? 1 : 0,
+				   .seed = n % 3 ? rlx_test_rand(&seed) : 7 * (seed >> 16) };
+
+		s = c.seed;
+		c.n = among(&s, 1, 3);
+		c.ic = n == 6 ? 1160 : channels[rlx_test_rand(&s) % 5];
+		c.oc = n == 6 ? 16 : channels[rlx_test_rand(&s) % 5];
+		for (int i = 0; i < 2; i++) {
+			c.k[i] = 3;
+			c.s[i] = c.d[i] = 1;
+			c.in[i] = n == 6 ? 13 : among(&s, 4, n & 1 ? 6 : 17);
+			c.p[i] = c.p[2 + i] = among(&s, 0, 1);
+		}
+		wrong += !agrees(&c);
+	}
+	CHECKF(!wrong, "%u of %u", wrong, n);
+}
+
 TEST_MAIN()
