@@ -20,7 +20,7 @@ VULKAN_OBJ  := $(if $(filter 1,$(VULKAN)),$(VULKAN_SRC:%.c=$(BUILD)/obj/%.o))
 # The kernels' text, which is compiled where it runs; how they are launched is the host's.
 GPU_TEXT := $(filter-out kernels/gpu/launch%.h kernels/gpu/cost.h, \
 	    $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h))) \
-	    kernels/simd/math.h kernels/simd/ew_rows.h \
+	    kernels/simd/math.h kernels/simd/ew_rows.h kernels/simd/act.h \
 	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h \
 	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h libuser/include/rlx/scheme.h
 

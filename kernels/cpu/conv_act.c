@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Activations of the convolution epilogue. */
 #include "kernels/cpu/conv_tile.h"
-#include "kernels/simd/math.h"
+#include "kernels/simd/act.h"
 
 bool RLX_K(conv_act_fuse)(const struct conv_act *act, struct conv_fuse *f)
 {
@@ -26,39 +26,11 @@ bool RLX_K(conv_act_fuse)(const struct conv_act *act, struct conv_fuse *f)
 	}
 }
 
-RLX_INLINE vf apply(enum rlx_act act, vf x, vf a, vf b)
-{
-	const vf zero = vf_zero(), one = vf_set1(1);
-
-	switch (act) {
-	case RLX_ACT_RELU:
-		return vf_max(zero, x);
-	case RLX_ACT_CLIP:
-		return vf_min(b, vf_max(a, x));
-	case RLX_ACT_HARD_SIGMOID:
-		return vf_min(one, vf_max(zero, vf_fma(a, x, b)));
-	case RLX_ACT_HARD_SWISH:
-		return vf_hard_swish(x);
-	case RLX_ACT_SIGMOID:
-		return vf_sigmoid(x);
-	case RLX_ACT_SILU:
-		return vf_silu(x);
-	case RLX_ACT_TANH:
-		return vf_tanh(x);
-	case RLX_ACT_GELU:
-		return vf_gelu_erf(x);
-	case RLX_ACT_GELU_TANH:
-		return vf_gelu_tanh(x);
-	default:
-		return x;
-	}
-}
-
 #define RUN(name)							\
 	case name:							\
 		for (i = 0; i < n; i += RLX_VL)				\
 			vf_storeu(y + i,				\
-				  apply(name, vf_loadu(y + i), a, b));	\
+				  vf_act(vf_loadu(y + i), name, a, b));	\
 		break
 
 void RLX_K(conv_act_run)(const struct conv_act *act, float *y, size_t n)

@@ -27,7 +27,7 @@ RLX_INLINE void ge_run(const struct ge *args, const int act)
 			if (r)
 				x = vf_fma(ge_load(r + i * e.ldr * es, e.type,
 						   n), beta, x);
-			ge_store(c, ge_act(x, act, lo, hi), e.type, n);
+			ge_store(c, vf_act(x, act, lo, hi), e.type, n);
 		}
 	}
 }

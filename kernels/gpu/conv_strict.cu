@@ -21,7 +21,7 @@
 #define RLX_G_BLOCKS	3
 #endif
 #include "kernels/gpu/conv.h"
-#include "kernels/gpu/act_strict.h"
+#include "kernels/simd/act.h"
 
 enum { EDGE = 64, PER = 4, DEPTH = 16, ORDER = CONV_ORDER };
 
@@ -188,7 +188,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct conv_
 		if (o.res)
 			sum += o.res[place];
 	}
-	o.y[place] = act_strict((int)a.c.act, a.c.act_a, a.c.act_b, sum);
+	o.y[place] = vf_act(sum, (int)a.c.act, a.c.act_a, a.c.act_b);
 }
 
 #ifdef RLX_KERNEL_conv_strict

@@ -18,7 +18,7 @@
 #define CONV_TRANSPOSED	0
 #define RLX_G_BLOCKS	2
 #include "kernels/gpu/conv.h"
-#include "kernels/gpu/act_strict.h"
+#include "kernels/simd/act.h"
 
 enum { M = WINO_M, SIDE = M + 2, POS = SIDE * SIDE, EDGE = 64, PER = 4, DEPTH = 16 };
 
@@ -323,7 +323,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct plane
 		v += bias;
 		if (ends.res)
 			v += ends.res[at];
-		ends.y[at] = act_strict((int)a.c.act, a.c.act_a, a.c.act_b, v);
+		ends.y[at] = vf_act(v, (int)a.c.act, a.c.act_a, a.c.act_b);
 	}
 }
 

@@ -28,7 +28,7 @@
 #define GEMM_STRICT	0
 #endif
 #if GEMM_STRICT
-#include "kernels/gpu/act_strict.h"
+#include "kernels/simd/act.h"
 #endif
 
 /* What comes last, of f32 or f64. */
@@ -36,7 +36,7 @@ template <class T>
 static DEV inline T gemm_act(int act, const struct rlx_k_gemm &a, T x)
 {
 #if GEMM_STRICT
-	return act_strict(act, (T)a.lo, (T)a.hi, x);
+	return vf_act(x, act, (T)a.lo, (T)a.hi);
 #else
 	return act_of(act, (T)a.lo, (T)a.hi, x);
 #endif

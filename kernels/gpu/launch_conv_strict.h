@@ -52,7 +52,7 @@ static inline void rlx_g_conv_strict_launch(const void *args, struct rlx_g_launc
 	struct rlx_k_conv_nd as = a->c;
 
 	as.y_n = as.res_n = as.oc * as.out[0] * as.out[1] * as.out[2];	/* blocked it has more */
-	if (!rlx_g_conv_fits(&as) || rlx_g_strict_act_why_not(a->c.act))
+	if (!rlx_g_conv_fits(&as))
 		return;
 	if (a->m) {
 		rlx_g_conv_winograd_by(a, l);

@@ -185,21 +185,13 @@ static inline void rlx_g_gemm_tiled_cost(const void *args, const struct rlx_g_la
 
 /* ---- strict bits ---- */
 
-/* Activations that act_strict() has. */
-static inline const char *rlx_g_strict_act_why_not(enum rlx_act act)
-{
-	return act == RLX_ACT_NONE || act == RLX_ACT_RELU || act == RLX_ACT_CLIP ||
-	       act == RLX_ACT_HARD_SWISH || act == RLX_ACT_HARD_SIGMOID ? NULL :
-	       "its activation rounds otherwise than the CPU's";
-}
-
 static inline const char *rlx_g_gemm_bits_why_not(const struct rlx_k_gemm *a, bool dots)
 {
 	if (!a->strict)
 		return "there is no need of strict bits";
 	if (rlx_k_gemm_sums_dots(a, rlx_k_gemm_transposes(a, RLX_ISA_V4)) != dots)
 		return dots ? "the CPU sums in order" : "the CPU sums by dot products";
-	return rlx_g_strict_act_why_not(a->act);
+	return NULL;
 }
 
 static inline const char *rlx_g_gemm_strict_why_not(const void *args,

@@ -7,7 +7,7 @@
 #define RLX_SIMD_GEMM_EPI_H
 
 #include "kernels/gemm.h"
-#include "kernels/simd/math.h"
+#include "kernels/simd/act.h"
 
 /*
  * @t, @ldt: sums; rows are readable in whole vectors
@@ -50,23 +50,6 @@ RLX_INLINE void ge_store(char *p, vf x, enum rlx_dtype type, size_t n)
 		vf_storeu(p, x);
 	else
 		vf_storen(p, x, n);
-}
-
-RLX_INLINE vf ge_act(vf x, const int act, vf lo, vf hi)
-{
-	switch (act) {
-	case RLX_ACT_RELU:	return vf_max(vf_zero(), x);
-	case RLX_ACT_GELU:	return vf_gelu_erf(x);
-	case RLX_ACT_GELU_TANH:	return vf_gelu_tanh(x);
-	case RLX_ACT_SILU:	return vf_silu(x);
-	case RLX_ACT_SIGMOID:	return vf_sigmoid(x);
-	case RLX_ACT_TANH:	return vf_tanh(x);
-	case RLX_ACT_HARD_SWISH: return vf_hard_swish(x);
-	case RLX_ACT_HARD_SIGMOID:
-		return vf_min(vf_set1(1), vf_max(vf_zero(), vf_fma(lo, x, hi)));
-	case RLX_ACT_CLIP:	return vf_min(hi, vf_max(lo, x));
-	default:		return x;
-	}
 }
 
 /* By enum rlx_act, of this level's vectors: gemm_epi.c, once for all GEMMs of floats. */

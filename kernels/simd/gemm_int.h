@@ -184,7 +184,7 @@ static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
 #include "kernels/simd/gemm_drive.h"
 
 #define GI_ACT(name, act)						\
-static vf gi_##name(vf x, vf lo, vf hi) { return ge_act(x, act, lo, hi); }
+static vf gi_##name(vf x, vf lo, vf hi) { return vf_act(x, act, lo, hi); }
 GI_ACT(none, RLX_ACT_NONE)
 GI_ACT(relu, RLX_ACT_RELU)
 GI_ACT(gelu_erf, RLX_ACT_GELU)

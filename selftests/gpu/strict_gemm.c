@@ -116,9 +116,6 @@ static bool agrees(const struct product *p)
 	return right;
 }
 
-static const int acts[] = { RLX_ACT_NONE, RLX_ACT_RELU, RLX_ACT_HARD_SWISH, RLX_ACT_HARD_SIGMOID,
-			    RLX_ACT_CLIP };
-
 static struct product drawn(uint64_t seed, int64_t k)
 {
 	static const int64_t few[] = { 1, 2, 3, 5, 8, 9, 17, 33, 70, 130 };
@@ -128,7 +125,7 @@ static struct product drawn(uint64_t seed, int64_t k)
 		.batch = bits & 1 && bits & 2 ? 1 + (int64_t)(bits >> 8) % 3 : 0,
 		.trans_a = bits & 4, .trans_b = bits & 8, .bias = bits & 16, .residual = bits & 32,
 		.fixed = bits & 64 && bits & 512, .alpha = bits & 128 ? 1 : 0.37f,
-		.act = bits & 1024 ? acts[rlx_test_rand(&s) % 5] : RLX_ACT_NONE,
+		.act = bits & 1024 ? (int)(rlx_test_rand(&s) % RLX_ACT_COUNT) : RLX_ACT_NONE,
 		.one_b = bits & 2048, .seed = seed,
 	};
 
