@@ -42,6 +42,8 @@ enum rlx_k_pool_kind {
  * @type: enum rlx_dtype of x and y on a GPU: f32, bf16 or f16; elsewhere not read
  * @column_major: @index counts a plane's elements with the first dimension
  *	fastest (ONNX storage_order 1)
+ * @blocked: on a GPU with strict bits: the innermost dimension is a block of channels, which the
+ *	CPU gives to pool_c
  *
  * Out may be anything: windows are cut at the input's edge. One unit is one
  * output row: units = planes * out[0] * out[1]. Scratch: plain
@@ -55,7 +57,7 @@ struct rlx_k_pool {
 	size_t		in[3], out[3], k[3], s[3], d[3], p[3], p_end[3];
 	enum rlx_k_pool_kind kind;
 	unsigned int	lp;
-	bool		include_pad, column_major;
+	bool		include_pad, column_major, blocked;
 	uint8_t		type;
 };
 

@@ -3,16 +3,21 @@
 #include "backends/common/pool.h"
 #include "kernels/pool_layout.h"
 
-/* A trailing window of one lane is the blocked layout's (pass/layout.c). */
-static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
+/* A trailing window of one lane is the blocked layout's (pass/layout.c), in blocks of @block. */
+static bool is_blocked_by(const struct rlx_lower *lo, const struct rlx_op_pool *p, int64_t block)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 
-	return rlx_dtype_size(x->dtype) < 8 && x->rank == 5 && lo->block &&
-	       x->dim[4] == lo->block && p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
+	return rlx_dtype_size(x->dtype) < 8 && x->rank == 5 && block &&
+	       x->dim[4] == block && p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
 	       (!p->stride.n || p->stride.v[2] == 1) &&
 	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
 	       p->kind != RLX_POOL_LP && !p->indices;
+}
+
+static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
+{
+	return is_blocked_by(lo, p, lo->block);
 }
 
 static enum rlx_kernel_id kernel_of(const struct rlx_lower *lo, const struct rlx_op_pool *p)
@@ -89,6 +94,8 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	a->lp = (unsigned int)p->p;
 	a->include_pad = p->include_pad;
 	a->column_major = p->column_major;
+	/* the plan of strict bits is the CPU's, of whatever level */
+	a->blocked = lo->strict && (is_blocked_by(lo, p, 8) || is_blocked_by(lo, p, 16));
 	a->type = (uint8_t)x->dtype;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);

@@ -162,6 +162,14 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 	RLX_G_VARIANT(l, pool_f32);
 	if (!rlx_g_small_float(a->type))
 		return;
+	if (l->strict) {
+		if (a->type != RLX_F32 || a->index || a->kind == RLX_K_POOL_LP)
+			return;
+		rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
+		RLX_G_VARIANT(l, pool_ordered, .POOL_KIND = (int32_t)a->kind,
+			      .POOL_BLOCKED = a->blocked);
+		return;
+	}
 	channels = !last ? 0 : rlx_g_pool_vec(a->in[2] | (uint64_t)a->y / (uint64_t)size, a->x,
 					      size, 16 / size);
 	known = a->k[w] <= 7 && a->k[h] <= 7 && a->s[w] <= 4 && a->s[h] <= 4 && a->d[w] == 1 &&

@@ -234,4 +234,54 @@ TEST(winograds_filtering)
 	CHECKF(!wrong, "%u of %u", wrong, n);
 }
 
+/* A pool, maybe of what a convolution gives in blocks of channels. */
+static struct net pool_of(const struct shape *s, int kind, bool include_pad)
+{
+	const int64_t one[3] = { 1, 1, 1 };
+	struct net n = { .g = rlx_graph_new("pool") };
+	struct rlx_type x = typed(s->nd, s->n, s->ic, s->in), w = typed(s->nd, s->oc, s->ic, one);
+	rlx_value v = leaf(&n, &x, false, s->seed);
+
+	if (s->twice)
+		v = rlx_emit(n.g, conv, .x = v, .w = leaf(&n, &w, true, s->seed + 1));
+	v = rlx_emit(n.g, pool, .x = v, .kind = kind, .include_pad = include_pad,
+		     .kernel = { s->k, s->nd }, .stride = { s->s, s->nd },
+		     .dilation = { s->d, s->nd }, .pad = { s->p, 2 * s->nd });
+	if (s->twice) {
+		struct rlx_type u = typed(s->nd, 24, s->oc, one);
+
+		v = rlx_emit(n.g, conv, .x = v, .w = leaf(&n, &u, true, s->seed + 4));
+	}
+	rlx_output(n.g, "y", v);
+	CHECKF(!rlx_graph_finish(n.g), "%s", rlx_graph_error(n.g)->text);
+	return n;
+}
+
+TEST(pools_that_are_drawn)
+{
+	const struct way cpu = { .threads = 1 }, gpu = { .device = op_case_gpu() };
+	uint64_t seed = rlx_test_seed();
+	unsigned int n;
+
+	for (n = 0; n < 24; n++) {
+		struct shape s = drawn(rlx_test_rand(&seed));
+		struct outputs a, b;
+		struct net net;
+
+		for (uint32_t i = 0; i < 2 * s.nd; i++)
+			s.p[i] %= s.k[i % s.nd];
+		net = pool_of(&s, n & 1 ? RLX_POOL_MAX : RLX_POOL_AVG, n & 2);
+		run(net.g, net.in, &cpu, 0, &a);
+		run(net.g, net.in, &gpu, 0, &b);
+		if (a.status || b.status || !same(&a, &b))
+			print(&s);
+		CHECKF(!a.status && !b.status && same(&a, &b), "pool %u: %s%s", n, a.why, b.why);
+		outputs_free(&a);
+		outputs_free(&b);
+		for (uint32_t k = 0; k < net.n_in; k++)
+			free(net.in[k]);
+		rlx_graph_put(net.g);
+	}
+}
+
 TEST_MAIN()
