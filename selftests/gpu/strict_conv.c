@@ -284,4 +284,50 @@ TEST(pools_that_are_drawn)
 	}
 }
 
+static rlx_value layer(struct net *n, rlx_value x, int64_t in, int64_t out, int64_t k, int64_t s)
+{
+	const int64_t kernel[2] = { k, k };
+	const struct rlx_type w = typed(2, out, in, kernel), b = { RLX_F32, 1, { out } };
+	const struct shape c = { .nd = 2, .groups = 1, .s = { s, s }, .d = { 1, 1 },
+				 .p = { k / 2, k / 2, k / 2, k / 2 } };
+
+	return conv(n, &c, x, leaf(n, &w, true, 3 * (uint64_t)(in + k)),
+		    leaf(n, &b, true, 5 * (uint64_t)out));
+}
+
+/* Images of a residual network alone and among others give what the CPU gives. */
+TEST(a_residual_network)
+{
+	const struct way cpu = { .threads = 1 }, gpu = { .device = op_case_gpu() };
+	const int64_t side[2] = { 33, 29 };
+	struct outputs all = { 0 }, one;
+
+	for (int64_t images = 3; images > 0; images -= 2) {
+		struct net n = { .g = rlx_graph_new("residual") };
+		struct rlx_type x = typed(2, images, 3, side), w = { RLX_F32, 2, { 40, 11 } };
+		struct outputs *o = images > 1 ? &all : &one, on_cpu;
+		rlx_value v = leaf(&n, &x, false, 100), u;
+
+		v = rlx_emit(n.g, relu, .x = layer(&n, v, 3, 40, 7, 2));
+		v = rlx_emit(n.g, pool, .x = v, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(3, 3),
+			     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
+		u = rlx_emit(n.g, silu, .x = layer(&n, v, 40, 40, 3, 1));
+		u = layer(&n, u, 40, 40, 1, 1);
+		v = rlx_emit(n.g, relu, .x = rlx_emit(n.g, add, .a = v, .b = u));
+		v = rlx_emit(n.g, reduce, .x = v, .axes = RLX_INTS(2, 3), .kind = 1);
+		v = rlx_emit(n.g, matmul, .a = v, .b = leaf(&n, &w, true, 9));
+		rlx_output(n.g, "y", rlx_emit(n.g, softmax, .x = v, .axis = -1));
+		CHECKF(!rlx_graph_finish(n.g), "%s", rlx_graph_error(n.g)->text);
+		run(n.g, n.in, &cpu, 0, &on_cpu);
+		run(n.g, n.in, &gpu, 0, o);
+		CHECKF(!o->status && same(&on_cpu, o), "%d images: %s", (int)images, o->why);
+		outputs_free(&on_cpu);
+		free(n.in[0]);
+		rlx_graph_put(n.g);
+	}
+	CHECK(!memcmp(all.t[0].data, one.t[0].data, (size_t)rlx_type_bytes(&one.t[0].type)));
+	outputs_free(&all);
+	outputs_free(&one);
+}
+
 TEST_MAIN()
