@@ -44,27 +44,53 @@ static inline void rlx_g_reduce_ordered(const struct rlx_k_reduce *a, struct rlx
 	l->scratch = (uint64_t)units * (rows ? sizeof(float) : sizeof(double));
 }
 
+/* Fewer long rows than make two blocks for each multiprocessor: they are shared out in parts. */
+static inline bool rlx_g_are_few(int64_t rows, const struct rlx_g_launch *l)
+{
+	return rows < 2 * (l->processors ? (int64_t)l->processors : 1);
+}
+
+/* How many warps have one of @rows of @n; 0: parts, by @passes launches. */
+static inline int32_t rlx_g_row_warps(int64_t rows, int64_t n, uint32_t passes,
+				      struct rlx_g_launch *l)
+{
+	const int64_t blocks = rlx_g_ceil(n, 1024);
+	const int32_t warps = blocks == 1 ? 1 : rlx_g_are_few(rows, l) ? 0 : 8;
+
+	rlx_g_teams(l, !n ? 0 : warps ? rows : rows * blocks, warps ? 32 * warps : 32);
+	if (!warps) {
+		l->n_launches = passes;
+		l->scratch = (uint64_t)(rows * blocks) * 3 * sizeof(float);
+	}
+	return warps;
+}
+
 static inline void rlx_g_softmax_ordered(const struct rlx_k_softmax *a, struct rlx_g_launch *l)
 {
 	const bool cols = a->inner > 1, whole = a->n <= 1024;
-	const int64_t lines = a->n ? a->outer * a->inner : 0;
+	const bool parts = !cols && !whole && rlx_g_are_few(a->outer, l);
+	const int64_t lines = a->n ? a->outer * a->inner : 0, blocks = rlx_g_ceil(a->n, 1024);
 
 	if (a->x_type != RLX_F32 || a->y_type != RLX_F32)
 		return;
-	rlx_g_teams(l, lines, cols ? 8 : whole ? 16 : 256);
+	rlx_g_teams(l, parts ? lines * blocks : lines, cols ? 8 : whole || parts ? 16 : 256);
 	RLX_G_VARIANT(l, softmax_ordered, .SOFTMAX_LOG = a->log, .SOFTMAX_COLUMNS = cols,
-		      .SOFTMAX_TEAMS = whole || cols ? 1 : 16);
+		      .SOFTMAX_TEAMS = parts ? 0 : whole || cols ? 1 : 16);
+	if (!parts)
+		return;
+	l->n_launches = 3;
+	l->scratch = (uint64_t)(lines * blocks) * 2 * sizeof(float);
 }
 
 static inline void rlx_g_norm_ordered(const struct rlx_k_norm *a, struct rlx_g_launch *l)
 {
-	const int32_t warps = a->n <= 1024 ? 1 : 8;
+	int32_t warps;
 
 	if (a->x_type != RLX_F32 || a->y_type != RLX_F32 ||
 	    ((a->gamma || a->beta || a->bias) && a->param_type != RLX_F32) ||
 	    (a->residual && a->residual_type != RLX_F32) || !l->arch)
 		return;
-	rlx_g_teams(l, a->n ? a->rows : 0, 32 * warps);
+	warps = rlx_g_row_warps(a->rows, a->n, a->rms ? 2 : 3, l);
 	RLX_G_VARIANT(l, norm_ordered, .NORM_WARPS = warps, .NORM_RESIDUAL = a->residual != NULL,
 		      .NORM_BIAS = a->bias != NULL, .NORM_GAMMA = a->gamma != NULL,
 		      .NORM_BETA = a->beta != NULL);
@@ -74,11 +100,11 @@ static inline void rlx_g_group_norm_ordered(const struct rlx_k_group_norm *a,
 					    struct rlx_g_launch *l)
 {
 	const int64_t n = a->groups ? a->channels / a->groups * a->inner : 0;
-	const int32_t warps = n <= 1024 ? 1 : 8;
+	int32_t warps;
 
 	if (!l->arch)
 		return;
-	rlx_g_teams(l, n ? a->batch * a->groups : 0, 32 * warps);
+	warps = rlx_g_row_warps(a->batch * a->groups, n, 3, l);
 	RLX_G_VARIANT(l, group_norm_ordered, .NORM_WARPS = warps);
 }
 

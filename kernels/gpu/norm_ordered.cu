@@ -4,7 +4,8 @@
  * norm of rows, with the residual addition in front of them, group norm, local response norm.
  *
  * Algorithm: a warp sums 1,024 elements in two times sixteen lanes; such sums of a row meet in a
- * double. A warp has a row of up to 1,024, else a block of eight warps has, which take turns.
+ * double. A warp has a row of up to 1,024, else a block of eight warps has, which take turns; of
+ * few rows all warps of the grid take their parts, in a launch for each sum and one for the result.
  * Mean, then distances from it and their squares, as the CPU does it. lrn: a thread an element.
  * Traffic: x three times (rms: twice), y once; from caches where these hold the row.
  * Limits: f32.
@@ -37,10 +38,16 @@ RLX_G_KERNEL(lrn_ordered, struct rlx_k_lrn, 256)
 	}
 }
 #else
-enum { BLOCK = 1024, WARPS = NORM_WARPS };
+enum { BLOCK = 1024, WARPS = NORM_WARPS };	/* of a row; 0: they have parts of rows */
 
 struct statistics {
 	float	mean, rest, var;
+};
+
+/* Elements of row @u that a thread has: from @from on, by @step. */
+struct span {
+	int64_t	u, from, to;
+	int	step;
 };
 
 /* Of @n values that f gives: sums of block @b. */
@@ -83,6 +90,63 @@ template <class F, bool SQUARES> struct distance_block {
 	}
 };
 
+/* Of a first mean, and of the sums of distances from it and of their squares. */
+static DEV inline struct statistics statistics_of(float m, double d, double q, int64_t n)
+{
+	double left = d / (double)n;
+	struct statistics r;
+
+	r.mean = (float)((double)m + left);
+	r.rest = (float)((double)m + left - (double)r.mean);
+	left = q / (double)n - left * left;
+	r.var = left < 0 ? 0 : (float)left;
+	return r;
+}
+
+#if !NORM_WARPS
+/* The sums of a row's blocks, which stand in @part, and @total behind each other three kinds. */
+static DEV inline double sum_of_parts(const float *part, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t k = 0; k < (n + BLOCK - 1) / BLOCK; k++)
+		sum += (double)part[k];
+	return sum;
+}
+
+static DEV inline float mean_of_parts(const float *part, int64_t n)
+{
+	return (float)(sum_of_parts(part, n) / (double)n);
+}
+
+enum { PLAIN, SQUARES, DISTANCES };	/* what a launch adds up; the latter: and their squares */
+
+/* Of block @b. */
+template <class F> static DEV inline void leave_parts(F f, int64_t n, int64_t b, float *part,
+						      int64_t total, int what)
+{
+	const float m = what == DISTANCES ? mean_of_parts(part, n) : 0;
+	const float v = what == DISTANCES ? distance_block<F, false>{ f, n, m }(b) :
+			what == SQUARES ? distance_block<F, true>{ f, n, 0 }(b) :
+					  plain_block<F>{ f, n }(b);
+	const float w = what == DISTANCES ? distance_block<F, true>{ f, n, m }(b) : 0;
+
+	if (lane_id())
+		return;
+	part[b + (what == DISTANCES ? total : 0)] = v;
+	if (what == DISTANCES)
+		part[b + 2 * total] = w;
+}
+
+static DEV inline struct statistics statistics_of_parts(const float *part, int64_t n,
+							int64_t total, bool rms)
+{
+	if (rms)
+		return { 0, 0, (float)(sum_of_parts(part, n) / (double)n) };
+	return statistics_of(mean_of_parts(part, n), sum_of_parts(part + total, n),
+			     sum_of_parts(part + 2 * total, n), n);
+}
+#else
 template <class F> static DEV inline double mean_square(F f, int64_t n, float *smem)
 {
 	const int64_t blocks = (n + BLOCK - 1) / BLOCK;
@@ -97,15 +161,10 @@ template <class F> static DEV inline struct statistics moments(F f, int64_t n, f
 				(double)n);
 	const double d = sum_of_blocks<WARPS>(blocks, smem, distance_block<F, false>{ f, n, m });
 	const double q = sum_of_blocks<WARPS>(blocks, smem, distance_block<F, true>{ f, n, m });
-	double left = d / (double)n;
-	struct statistics r;
 
-	r.mean = (float)((double)m + left);
-	r.rest = (float)((double)m + left - (double)r.mean);
-	left = q / (double)n - left * left;
-	r.var = left < 0 ? 0 : (float)left;
-	return r;
+	return statistics_of(m, d, q, n);
 }
+#endif
 
 #ifdef RLX_KERNEL_norm_ordered
 struct row_of {
@@ -120,49 +179,78 @@ struct row_of {
 	}
 };
 
-RLX_G_KERNEL(norm_ordered, struct rlx_k_norm, 256)
+static DEV inline void norm_result(const struct rlx_k_norm &a, const struct rlx_g_env &env,
+				   struct row_of f, struct statistics s, struct span w)
 {
-	SHARED(float, smem, [MAX_WARPS]);
 	const float *gamma = RLX_G_PTR(const float, a.gamma);
 	const float *beta = RLX_G_PTR(const float, a.beta);
-	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
-	float *mean = RLX_G_PTR(float, a.mean), *inverse = RLX_G_PTR(float, a.inv);
+	float *y = RLX_G_PTR(float, a.y) + w.u * a.n, *sum = RLX_G_PTR(float, a.sum);
+	const float inv = 1 / sqrtf(s.var + a.eps), shift = -s.rest * inv;
+
+	if (!w.from && a.mean)
+		RLX_G_PTR(float, a.mean)[w.u] = s.mean;
+	if (!w.from && a.inv)
+		RLX_G_PTR(float, a.inv)[w.u] = inv;
+	for (int64_t i = w.from; i < w.to; i += w.step) {
+		const float x = f(i);
+		float v = fmaf(x - s.mean, inv, shift);
+
+		if (NORM_GAMMA && NORM_BETA)
+			v = fmaf(v, gamma[i], beta[i]);
+		else if (NORM_GAMMA)
+			v = v * gamma[i];
+		else if (NORM_BETA)
+			v = v + beta[i];
+		if (a.sum)
+			sum[w.u * a.n + i] = x;
+		y[i] = v;
+	}
+}
+
+static DEV inline struct row_of norm_row(const struct rlx_k_norm &a, const struct rlx_g_env &env,
+					 int64_t u)
+{
+	return { RLX_G_PTR(const float, a.x) + u * a.n,
+		 RLX_G_PTR(const float, a.residual) + u * a.residual_stride,
+		 RLX_G_PTR(const float, a.bias) };
+}
+
+RLX_G_KERNEL(norm_ordered, struct rlx_k_norm, 256)
+{
 	const int64_t rows = live_rows(env, a.rows);
+#if NORM_WARPS
+	SHARED(float, smem, [MAX_WARPS]);
+	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
 
 	for (int64_t u = (int64_t)blockIdx.x * teams + (int)threadIdx.x / (WARPS * WARP);
 	     u < rows; u += (int64_t)gridDim.x * teams) {
-		const struct row_of f = { RLX_G_PTR(const float, a.x) + u * a.n,
-			RLX_G_PTR(const float, a.residual) + u * a.residual_stride,
-			RLX_G_PTR(const float, a.bias) };
-		float *y = RLX_G_PTR(float, a.y) + u * a.n, *sum = RLX_G_PTR(float, a.sum);
+		const struct row_of f = norm_row(a, env, u);
 		struct statistics s = { 0, 0, 0 };
-		float inv, shift;
 
 		if (a.rms)
 			s.var = (float)mean_square(f, a.n, smem);
 		else
 			s = moments(f, a.n, smem);
-		inv = 1 / sqrtf(s.var + a.eps);
-		shift = -s.rest * inv;
-		if (!t && a.mean)
-			mean[u] = s.mean;
-		if (!t && a.inv)
-			inverse[u] = inv;
-		for (int64_t i = t; i < a.n; i += WARPS * WARP) {
-			const float x = f(i);
-			float v = fmaf(x - s.mean, inv, shift);
-
-			if (NORM_GAMMA && NORM_BETA)
-				v = fmaf(v, gamma[i], beta[i]);
-			else if (NORM_GAMMA)
-				v = v * gamma[i];
-			else if (NORM_BETA)
-				v = v + beta[i];
-			if (a.sum)
-				sum[u * a.n + i] = x;
-			y[i] = v;
-		}
+		norm_result(a, env, f, s, { u, t, a.n, WARPS * WARP });
 	}
+#else
+	const int64_t blocks = (a.n + BLOCK - 1) / BLOCK, total = a.rows * blocks;
+
+	for (int64_t w = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); w < rows * blocks;
+	     w += (int64_t)gridDim.x * (256 / WARP)) {
+		const int64_t u = w / blocks, b = w % blocks;
+		const int64_t end = (b + 1) * BLOCK < a.n ? (b + 1) * BLOCK : a.n;
+		float *part = (float *)env.scratch + u * blocks;
+
+		if (env.pass < (a.rms ? 1 : 2))
+			leave_parts(norm_row(a, env, u), a.n, b, part, total,
+				    env.pass ? DISTANCES : a.rms ? SQUARES : PLAIN);
+		else
+			norm_result(a, env, norm_row(a, env, u),
+				    statistics_of_parts(part, a.n, total, a.rms),
+				    { u, b * BLOCK + lane_id(), end, WARP });
+	}
+#endif
 }
 #else
 struct group_of {
@@ -170,30 +258,56 @@ struct group_of {
 	DEV inline float operator()(int64_t i) const { return x[i]; }
 };
 
-RLX_G_KERNEL(group_norm_ordered, struct rlx_k_group_norm, 256)
+static DEV inline void group_result(const struct rlx_k_group_norm &a, const struct rlx_g_env &env,
+				    struct group_of f, struct statistics s, struct span w)
 {
-	SHARED(float, smem, [MAX_WARPS]);
 	const float *gamma = RLX_G_PTR(const float, a.gamma);
 	const float *beta = RLX_G_PTR(const float, a.beta);
-	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
-	const int64_t per = a.channels / a.groups, n = per * a.inner;
+	const int64_t per = a.channels / a.groups;
+	const float inv = 1 / sqrtf(s.var + a.eps);
+	float *y = RLX_G_PTR(float, a.y) + w.u * per * a.inner;
+
+	for (int64_t i = w.from; i < w.to; i += w.step) {
+		const int64_t c = w.u % a.groups * per + i / a.inner;
+		const float by = gamma ? gamma[c] * inv : inv;
+		const float shift = (beta ? beta[c] : 0.0f) - s.rest * by;
+
+		y[i] = fmaf(f(i) - s.mean, by, shift);
+	}
+}
+
+RLX_G_KERNEL(group_norm_ordered, struct rlx_k_group_norm, 256)
+{
+	const int64_t n = a.channels / a.groups * a.inner;
 	const int64_t groups = live_rows(env, a.batch) * a.groups;
+	const float *x = RLX_G_PTR(const float, a.x);
+#if NORM_WARPS
+	SHARED(float, smem, [MAX_WARPS]);
+	const int teams = 256 / WARP / WARPS, t = (int)threadIdx.x % (WARPS * WARP);
 
 	for (int64_t u = (int64_t)blockIdx.x * teams + (int)threadIdx.x / (WARPS * WARP);
 	     u < groups; u += (int64_t)gridDim.x * teams) {
-		const struct group_of f = { RLX_G_PTR(const float, a.x) + u * n };
-		float *y = RLX_G_PTR(float, a.y) + u * n;
-		const struct statistics s = moments(f, n, smem);
-		const float inv = 1 / sqrtf(s.var + a.eps);
+		const struct group_of f = { x + u * n };
 
-		for (int64_t i = t; i < n; i += WARPS * WARP) {
-			const int64_t c = u % a.groups * per + i / a.inner;
-			const float by = gamma ? gamma[c] * inv : inv;
-			const float shift = (beta ? beta[c] : 0.0f) - s.rest * by;
-
-			y[i] = fmaf(f(i) - s.mean, by, shift);
-		}
+		group_result(a, env, f, moments(f, n, smem), { u, t, n, WARPS * WARP });
 	}
+#else
+	const int64_t blocks = (n + BLOCK - 1) / BLOCK, total = a.batch * a.groups * blocks;
+
+	for (int64_t w = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); w < groups * blocks;
+	     w += (int64_t)gridDim.x * (256 / WARP)) {
+		const int64_t u = w / blocks, b = w % blocks;
+		const int64_t end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
+		float *part = (float *)env.scratch + u * blocks;
+		const struct group_of f = { x + u * n };
+
+		if (env.pass < 2)
+			leave_parts(f, n, b, part, total, env.pass ? DISTANCES : PLAIN);
+		else
+			group_result(a, env, f, statistics_of_parts(part, n, total, false),
+				     { u, b * BLOCK + lane_id(), end, WARP });
+	}
+#endif
 }
 #endif
 #endif

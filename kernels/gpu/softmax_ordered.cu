@@ -4,8 +4,9 @@
  *
  * Algorithm: along rows, sixteen threads have a lane each of 1,024 exponentials, whose sums meet in
  * a double: sixteen threads have a row of up to 1,024 elements, else a block of 16 such teams has,
- * which take turns. Along columns, 32 side by side, eight threads each have 64 rows in turns, whose
- * sums are added up 64 at a time.
+ * which take turns; of few rows all teams of the grid take their parts, in three launches: for the
+ * largest element, for the sum, for the result. Along columns, 32 side by side, eight threads each
+ * have 64 rows in turns, whose sums are added up 64 at a time.
  * Traffic: x twice or three times, y twice, mostly from caches.
  * Limits: f32.
  */
@@ -125,6 +126,44 @@ RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 		s = scale_of(shuffle(block_of(y, x, m, n), first));
 		for (int i = lane; i < n; i += 16)
 			put(&y[i], SOFTMAX_LOG ? x[i] : 0, m, s);
+	}
+}
+#elif !SOFTMAX_TEAMS
+RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
+{
+	const int lane = lane16(), first = lane_id() - lane;
+	const int64_t blocks = (a.n + BLOCK - 1) / BLOCK, rows = live_rows(env, a.outer);
+	float *largest = (float *)env.scratch, *sums = largest + a.outer * blocks;
+
+	for (int64_t b = blockIdx.x; b * TEAMS < rows * blocks; b += gridDim.x) {
+		const int64_t u = b * TEAMS + threadIdx.x / 16;
+		const bool in = u < rows * blocks;
+		const int64_t r = in ? u / blocks : 0, at = in ? u % blocks * BLOCK : 0;
+		const int64_t left = in ? a.n - at : 0;
+		const int n = left < BLOCK ? (int)left : BLOCK;
+		const float *x = RLX_G_PTR(const float, a.x) + r * a.n + at;
+		float *y = RLX_G_PTR(float, a.y) + r * a.n + at, m = -INFINITY, v;
+		double sum = 0;
+
+		if (env.pass)
+			for (int64_t k = lane; k < blocks; k += 16)
+				m = max_of(m, largest[r * blocks + k]);
+		else
+			for (int i = lane; i < n; i += 16)
+				m = max_of(m, x[i]);
+		v = m = shuffle(team_max(m), first);
+		if (env.pass == 1)
+			v = block_of(y, x, m, n);
+		if (env.pass < 2) {
+			if (in && !lane)
+				(env.pass ? sums : largest)[u] = v;
+			continue;
+		}
+		for (int64_t k = 0; k < blocks; k++)
+			sum += (double)sums[r * blocks + k];
+		v = scale_of((float)sum);
+		for (int i = lane; i < n; i += 16)
+			put(&y[i], SOFTMAX_LOG ? x[i] : 0, m, v);
 	}
 }
 #else

@@ -207,6 +207,9 @@ TEST(sums_that_are_drawn)
 {
 	uint64_t seed = rlx_test_seed();
 
+	/* rows enough for a block each */
+	alike("%1 = input(name=\"x\", type=f32[600,1100])\n%2 = softmax(x=%1, axis=1)\n"
+	      "%3 = layer_norm(x=%2, axis=1, eps=1e-05)\nreturn \"y\"=%3\n");
 	for (unsigned int i = 0; i < 2 * draws(); i++)
 		draw_sum(&seed);
 }
