@@ -149,7 +149,7 @@ static unsigned int draws(void)
 {
 	const char *s = getenv("RLX_STRICT_DRAWS");
 
-	return s ? (unsigned int)atoi(s) : 40;
+	return s ? (unsigned int)atoi(s) : 20;
 }
 
 /* ---- sums, of shapes that are drawn ---- */
@@ -210,7 +210,7 @@ TEST(sums_that_are_drawn)
 	/* rows enough for a block each */
 	alike("%1 = input(name=\"x\", type=f32[600,1100])\n%2 = softmax(x=%1, axis=1)\n"
 	      "%3 = layer_norm(x=%2, axis=1, eps=1e-05)\nreturn \"y\"=%3\n");
-	for (unsigned int i = 0; i < 2 * draws(); i++)
+	for (unsigned int i = 0; i < draws(); i++)
 		draw_sum(&seed);
 }
 
