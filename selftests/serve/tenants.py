@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Two who share a server, by user or by key, do not see each other: regions of shared
 memory, models, channels; and what one takes, the other is not left without."""
+import ctypes
+import fcntl
 import http.client
 import json
 import mmap
@@ -14,7 +16,7 @@ import threading
 import time
 import traceback
 
-from rlxd import BUILD, ENGINES, Server, Skip, main, test, wait_for
+from rlxd import BUILD, ENGINES, Server, Skip, main, read_all, reset, test, wait_for
 import channels
 
 ALICE, MALLORY = 2001, 2002
@@ -340,6 +342,73 @@ def models_without_rights():
                 assert 'model="alices-model"' in ask(s.unix, "GET", "/metrics")[1]
                 out = as_user(MALLORY, ask, s.unix, "GET", "/metrics")[1]
                 assert "alice" not in out and "rlxd_requests_total" in out
+
+
+SLOW = "[model slow]\npath = %s\nbatch = yes\nmax_batch = 8\nmax_queue = 16384\n" % (
+    os.path.abspath(BUILD + "/serve/slow.onnx"))
+ROWS = 'rlxd_model_rows_total{model="slow",result="ok"}'
+# As many addresses of one /64, and then one of another.
+HERE = ["2001:db8:12:%x:%x::%x" % (1, i, i) for i in range(1, 9)] + ["2001:db8:12:2::1"]
+
+
+def own_network():
+    """A network of this process alone, with these addresses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert not libc.unshare(0x40000000), os.strerror(ctypes.get_errno())    # CLONE_NEWNET
+    with socket.socket() as v4, socket.socket(socket.AF_INET6) as v6:
+        ifr = struct.pack("16sh14x", b"lo", 1 | 64)             # IFF_UP | IFF_RUNNING
+        fcntl.ioctl(v4, 0x8914, ifr)                            # SIOCSIFFLAGS
+        for a in HERE:
+            fcntl.ioctl(v6, 0x8916, struct.pack(                # SIOCSIFADDR
+                "16sIi", socket.inet_pton(socket.AF_INET6, a), 128, socket.if_nametoindex("lo")))
+
+
+def rows_from(s, address, n):
+    """Asks for so many rows, from that address; the socket to read from."""
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [n, 64],
+                                   "data": [1] * (n * 64)}]}).encode()
+    to = (address if "." in address else "::1", s.port)
+    c = socket.create_connection(to, 600, (address, 0))
+    c.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+              b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    return c
+
+
+def rows_passed(bits, engine, mine="2001:db8:12:2::1"):
+    """Rows of a client's eight addresses that were run while another had a hundred."""
+    own_network()
+    with Server(SLOW, engine=engine, listen="", server="listen_insecure = [::]:0\nthreads = 1\n"
+                "access_log = all\n" + ("ipv6_prefix = %d\n" % bits if bits else "")) as s:
+        socks = [rows_from(s, a, 1000) for a in HERE[:8]]
+        waiting = 'rlxd_model_queue_rows{model="slow"}'
+        wait_for(lambda: s.metric(waiting) > 7000, 60)
+        before = s.metric(ROWS)
+        c = rows_from(s, mine, 100)
+        reply = read_all(c)
+        passed = s.metric(ROWS) - before - 100
+        assert reply.startswith(b"HTTP/1.1 200 "), reply[:200]
+        assert s.metric(waiting) > 1000, "the others were through"
+        for c in socks:
+            reset(c)
+        s.wait_log("path=/v2/models/slow/infer status=200")
+        assert any("client=%s " % mine in ln for ln in s.lines), s.log()
+    return passed
+
+
+@test
+def addresses_of_one_prefix():
+    """Who has a /64 has the share of one client by all of it, unless it is to be otherwise."""
+    need_root()
+    for engine in ENGINES:
+        one = as_user(0, rows_passed, 0, engine)
+        ipv4 = as_user(0, rows_passed, 0, engine, "127.0.0.1")
+        each = as_user(0, rows_passed, 128, engine)
+        same = as_user(0, rows_passed, 44, engine)
+        print("# %s: beside 100 rows %d of a /64, %d by IPv4, %d of eight clients, %d of the same"
+              % (engine, one, ipv4, each, same))
+        # As many, what ran before, and what runs until the reply is there.
+        assert one < 200 and ipv4 < 200, (one, ipv4)
+        assert each > 500 and same > 500, (each, same)
 
 
 def fill(address, most):

@@ -63,6 +63,7 @@ static const struct option server_option[] = {
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },
+	{ "ipv6_prefix", FORM_INT, AT(ipv6_prefix), 1, 128, 64 },
 	{ "max_header", FORM_INT, AT(max_header), 512, 64 * KIB, 8 * KIB },
 	{ "max_body", FORM_INT, AT(max_body), 1 * KIB, 4 * GIB, 64 * MIB },
 	{ "max_memory", FORM_INT, AT(max_memory), 1 * MIB, 1024 * GIB, 1 * GIB },

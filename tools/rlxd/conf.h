@@ -93,6 +93,7 @@ struct conf_server {
 	int64_t		 log_level, log_json, shared_memory, engine;
 	_Atomic(int64_t) access_log;	/* a reload changes it below who asks */
 	int64_t		 max_regions, max_region_bytes;	/* of shared memory, of one owner */
+	int64_t		 ipv6_prefix;	/* bits of an address by which clients differ */
 	bool		 standby;
 };
 

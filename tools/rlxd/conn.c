@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <arpa/inet.h>
 #include <sys/ioctl.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +26,7 @@ static const int64_t ask_ns = 1000000000;
 static void name_peer(struct conn *c)
 {
 	struct sockaddr_storage a;
+	unsigned int bits = (unsigned int)c->loop->server->limits.ipv6_prefix;
 	socklen_t n = sizeof(a);
 	struct ucred cred;
 	int one = 1;
@@ -37,19 +37,14 @@ static void name_peer(struct conn *c)
 		if (!getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &n))
 			c->uid = (int)cred.uid;
 		snprintf(c->peer, sizeof(c->peer), "uid:%d", c->uid);
+		memcpy(c->client, c->peer, sizeof(c->client));
 		return;
 	}
 	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (getpeername(c->fd, (struct sockaddr *)&a, &n)) {
-		snprintf(c->peer, sizeof(c->peer), "unknown");
-		return;
-	}
-	if (a.ss_family == AF_INET6)
-		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, c->peer,
-			  sizeof(c->peer));
-	else
-		inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, c->peer,
-			  sizeof(c->peer));
+	if (getpeername(c->fd, (struct sockaddr *)&a, &n))
+		memset(&a, 0, sizeof(a));
+	client_of_address(&a, 128, c->peer, sizeof(c->peer));
+	client_of_address(&a, bits, c->client, sizeof(c->client));
 }
 
 void conn_new(struct loop *l, int fd, const struct listener *s)
@@ -218,7 +213,7 @@ static void lost_reply(struct conn *c)
 	if (log_allow())
 		log_event(by_peer || !e ? LOG_INFO : LOG_ERROR, "reply lost",
 			  L_STR("id", r->id),
-			  L_STR("client", r->client ? r->client->name : c->peer),
+			  L_STR("client", req_asker(r)),
 			  L_STR("path", r->path), L_INT("status", r->reply.status),
 			  L_INT("bytes", c->to_send), L_INT("sent", c->sent),
 			  L_STR("error", e ? strerror(e) : "the server ends"));

@@ -85,7 +85,8 @@ struct conn {
 	TAILQ_ENTRY(conn)	 linger;	/* in the loop's list, while CONN_LINGER */
 	const struct listener	*listener;
 	int			 fd, uid;	/* uid -1: not known */
-	char			 peer[64];
+	char			 peer[64];	/* for the log: a user, or its whole address */
+	char			 client[64];	/* as whom it has a share, if it shows no key */
 	enum conn_state		 state;
 	bool			 last;		/* close behind this reply */
 	bool			 eof, bad, ready;

@@ -557,6 +557,13 @@ bool log_request(const struct conf_server *limits, int status)
 	return wish == CONF_ACCESS_ALL;
 }
 
+const char *req_asker(const struct req *r)
+{
+	if (r->conn && !*client_key(r->client))
+		return r->conn->peer;
+	return r->client ? r->client->name : "";
+}
+
 void req_log(const struct req *r, int64_t now)
 {
 	char text[33];
@@ -567,7 +574,7 @@ void req_log(const struct req *r, int64_t now)
 	snprintf(text, sizeof(text), "%.32s", r->trace[0] ? r->trace + 3 : "");
 	log_event(LOG_INFO, "request", L_STR("id", r->id),
 		  L_STR(*trace ? "trace" : NULL, trace),
-		  L_STR("client", r->client ? r->client->name : r->conn ? r->conn->peer : ""),
+		  L_STR("client", req_asker(r)),
 		  L_STR("path", r->path), L_INT("status", r->reply.status),
 		  L_INT("in", r->body_n), L_INT("out", req_body_bytes(r)),
 		  L_INT("us", r->t_head ? (now - r->t_head) / 1000 : 0),

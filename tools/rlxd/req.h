@@ -160,6 +160,8 @@ size_t req_head(struct req *r, const char *connection, const char *date);
 
 /* Does the access log want a request that ended with this status? */
 bool log_request(const struct conf_server *limits, int status);
+/* Who asked, for the log: a key, a user, or the whole address. */
+const char *req_asker(const struct req *r);
 /* The line in the access log, if one is wanted. */
 void req_log(const struct req *r, int64_t now);
 

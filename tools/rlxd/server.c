@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Who asks and what they may use. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -133,7 +135,7 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 	if (ok && ours) {
 		if (key)
 			snprintf(name, sizeof(name), "key:%s", key->name);
-		r->client = client_get(s, key ? name : r->conn->peer, key ? key->max_rows : 0);
+		r->client = client_get(s, key ? name : r->conn->client, key ? key->max_rows : 0);
 		r->set = model_set_get(s->set);
 		set_rights(r, s->conf, key);
 	}
@@ -175,6 +177,36 @@ struct client *server_client(struct server *s, const char *name)
 	c = client_get(s, name, 0);
 	pthread_mutex_unlock(&s->lock);
 	return c;
+}
+
+void client_of_address(const struct sockaddr_storage *a, unsigned int bits, char *name,
+		       size_t size)
+{
+	const struct in_addr *v4 = a->ss_family == AF_INET ?
+				   &((const struct sockaddr_in *)a)->sin_addr : NULL;
+	struct in6_addr v6 = ((const struct sockaddr_in6 *)a)->sin6_addr;
+	unsigned int i;
+	size_t n;
+
+	if (!v4 && a->ss_family != AF_INET6) {
+		snprintf(name, size, "unknown");
+		return;
+	}
+	if (!v4 && IN6_IS_ADDR_V4MAPPED(&v6))
+		v4 = (const struct in_addr *)&v6.s6_addr[12];
+	if (v4) {
+		inet_ntop(AF_INET, v4, name, (socklen_t)size);
+		return;
+	}
+	/* Neighbours of a link have theirs in one prefix. */
+	if (IN6_IS_ADDR_LINKLOCAL(&v6))
+		bits = 128;
+	for (i = bits / 8; i < 16; i++)
+		v6.s6_addr[i] &= i > bits / 8 ? 0 : (uint8_t)(0xff00 >> bits % 8);
+	inet_ntop(AF_INET6, &v6, name, (socklen_t)size);
+	n = strlen(name);
+	if (bits < 128)
+		snprintf(name + n, size - n, "/%u", bits);
 }
 
 const char *client_key(const struct client *c)

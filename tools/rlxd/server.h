@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include "tools/rlxd/budget.h"
 #include "tools/rlxd/conf.h"
@@ -17,8 +18,8 @@ struct channel;
 struct worker_pool;
 
 /*
- * Somebody who asks: the owner of a key, a user on a unix socket, an address. What
- * is queued is shared out fairly among them.
+ * Somebody who asks: the owner of a key, a user on a unix socket, an address or a prefix
+ * of IPv6. What is queued is shared out fairly among them.
  */
 struct client {
 	struct client	*next;		/* of the server's list */
@@ -72,6 +73,13 @@ bool server_may_use(const struct req *r, const char *name);
  */
 struct client *server_client(struct server *s, const char *name);
 void client_put(struct client *c);
+/*
+ * As whom one who comes from @a has a share: the address, or of IPv6 its first @bits, as
+ * "2001:db8::/64", unless it is of the link alone; IPv4 inside of IPv6 is IPv4. "unknown"
+ * where it is neither.
+ */
+void client_of_address(const struct sockaddr_storage *a, unsigned int bits, char *name,
+		       size_t size);
 /* The key's name, "" for who has none; @c may be NULL. */
 const char *client_key(const struct client *c);
 /*

@@ -387,7 +387,7 @@ static void shake_on(struct conn *c)
 	struct server *s = c->loop->server;
 	struct tls *t = c->tls;
 
-	t->client = here ? NULL : server_client(s, c->peer);
+	t->client = here ? NULL : server_client(s, c->client);
 	if (!t->client) {
 		shake(t);
 		conn_shaken(c);
