@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the tests of rlxd share: TAP, a daemon of one's own, raw HTTP."""
+import contextlib
 import http.client
 import json
 import os
@@ -87,15 +88,128 @@ def within(begin, seconds):
     return gone < seconds or gone < patience(seconds)
 
 
+def _times_of(pid):
+    """Its parent, and the ticks that it and its children that ended had of the processors."""
+    try:
+        with open("/proc/%s/stat" % pid) as f:
+            rest = f.read().rpartition(")")[2].split()
+        return int(rest[1]), sum(int(x) for x in rest[11:15])
+    except OSError:         # it ended
+        return 0, 0
+
+
+def _threads_of(pid):
+    """Of each thread: its number, its name, how long it ran and how long it waited to, in ns."""
+    out = []
+    with contextlib.suppress(OSError):      # it or its process may end
+        for t in os.listdir("/proc/%d/task" % pid):
+            with contextlib.suppress(OSError), open("/proc/%d/task/%s/comm" % (pid, t)) as name, \
+                    open("/proc/%d/task/%s/schedstat" % (pid, t)) as times:
+                out.append((int(t), name.read().strip(),
+                            *(int(x) for x in times.read().split()[:2])))
+    return out
+
+
+class Mark:
+    """A moment, and who had the processors until then: this test's programs, others, nobody."""
+
+    def __init__(self):
+        self.at = time.monotonic()
+        times = {int(p): _times_of(p) for p in os.listdir("/proc") if p.isdigit()}
+        with open("/proc/stat") as f:
+            ticks = [int(x) for x in f.readline().split()[1:9]]
+        mine, more = set(), {os.getpid()}
+        while more:
+            mine |= more
+            more = {p for p, (parent, _) in times.items() if parent in more} - mine
+        self.all = sum(ticks)
+        self.others = sum(ticks) - ticks[3] - ticks[4]
+        self.threads = {}       # how long each of ours ran, and waited for a processor; in ns
+        for p in mine & set(times):
+            self.others -= times[p][1]
+            self.threads.update((t, x) for t, _, *x in _threads_of(p))
+
+    def slow_until(self, end):
+        """
+        By how much longer something took from here to there for what others had: they left so
+        much of all processors; or if that is less, by how long our threads waited for one. 1
+        where others had less than a tenth: ticks are coarse.
+        """
+        total, ran, waited = end.all - self.all, 1, 0
+        left = 1 - (end.others - self.others) / total if total > 0 else 1
+        if left > 0.9:
+            return 1.0
+        for t, (r, w) in end.threads.items():
+            before = self.threads.get(t, (0, 0))
+            ran += r - before[0]
+            waited += w - before[1]
+        return min(1 / max(left, 0.001), (ran + waited) / ran)
+
+
 def wait_for(what, seconds=20.0):
     """Polls until what() is true, and returns it."""
-    begin = time.monotonic()
+    begin, mark = time.monotonic(), None
     while True:
         v = what()
         if v:
             return v
-        assert within(begin, seconds), "waited %g s in vain" % (time.monotonic() - begin)
+        gone = time.monotonic() - begin
+        if gone > seconds / 10:
+            mark = mark or Mark()
+        # Slow is what others made it meanwhile, whether they still do or not.
+        assert within(begin, seconds) or gone < seconds * mark.slow_until(Mark()), \
+            "waited %g s in vain" % gone
         time.sleep(0.02)
+
+
+class Beside:
+    """
+    Requests beside what a test has others ask. A bound on how long each takes is that of a
+    machine with nothing else to do, and grows by what other programs had of the processors
+    while it was under way, before and after.
+    """
+
+    def __init__(self, one, warm_up=5):
+        for _ in range(warm_up):
+            one()
+        self.one = one
+        self.before = slowness()
+        self.asked = []
+        self.marks = [Mark()]
+
+    def _mark(self, least):
+        """To look costs some milliseconds, and a tick has ten."""
+        if time.monotonic() - self.marks[-1].at >= least:
+            self.marks.append(Mark())
+
+    def ask(self):
+        """Does it once."""
+        self._mark(0.2)
+        begin = time.monotonic()
+        self.one()
+        self.asked.append((begin, time.monotonic()))
+        self._mark(0.2)
+
+    def times(self):
+        """Of all since the last call: what each would have taken alone, ascending; and of how
+        many the longest took how long, for a message."""
+        self._mark(0)
+        slow = max(self.before, slowness())
+        out, at = [], 0
+        for begin, end in self.asked:
+            while self.marks[at + 1].at <= begin:
+                at += 1
+            until = next(m for m in self.marks[at + 1:] if m.at >= end)
+            out.append((end - begin) / max(slow, self.marks[at].slow_until(until)))
+        told = "%d, worst %.3f s" % (len(out), max(e - b for b, e in self.asked))
+        self.asked, self.marks = [], self.marks[-1:]
+        return sorted(out), told
+
+    def check(self, bound=0.5, what=""):
+        """None may have taken longer."""
+        times, told = self.times()
+        print("# %s%s, alone %.3f s" % (what and what + ": ", told, times[-1]))
+        assert times[-1] <= bound, "more than %g s" % bound
 
 
 def read_all(sock):
@@ -142,12 +256,7 @@ def trickle(socks, byte, until):
 
 def thread_times(pid):
     """The name of each thread of a process, and the ns of processor time that it took."""
-    out = []
-    for t in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/comm" % (pid, t)) as name, \
-                open("/proc/%d/task/%s/schedstat" % (pid, t)) as times:
-            out.append((name.read().strip(), int(times.read().split()[0])))
-    return out
+    return [(name, ran) for _, name, ran, _ in _threads_of(pid)]
 
 
 def reset(sock):
