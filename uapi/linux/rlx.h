@@ -906,9 +906,10 @@ struct rlx_ioc_cancel {
  * RLX_URING_POST it is answered at once with 0 and reaped as if the ioctl had
  * submitted it. FETCH and COMMIT_AND_FETCH park while nothing is there, TIMELINE_
  * WAIT_ONE until its point; res is what the ioctl would return. Parked commands end
- * with -ECANCELED when their ring is closed (IORING_OP_ASYNC_CANCEL does not reach
- * them). Without RLX_FEAT_URING_ASYNC nothing parks: EOPNOTSUPP for SUBMIT without
- * POST and for FETCH without NOWAIT.
+ * with -ECANCELED when their ring is closed or its task calls execve(2); nothing else
+ * of io_uring reaches them, as IORING_OP_ASYNC_CANCEL does not (rlx(4)). Without
+ * RLX_FEAT_URING_ASYNC nothing parks: EOPNOTSUPP for SUBMIT without POST and for FETCH
+ * without NOWAIT.
  */
 struct rlx_uring_cmd {
 	__u64	addr;

@@ -88,6 +88,7 @@ struct scene {
 	long handle, wait;	/* in the channel */
 	enum way way;
 	bool waits;		/* requests wait for the timeline */
+	bool keeps;		/* the ring, when it becomes another program */
 };
 
 static void scene_attach(struct scene *s)
@@ -827,7 +828,7 @@ static void becomes_other(void *arg)
 	s->ch = k_channel(s->session, s->svc, DEPTH, 0, NULL);
 	scene_attach(s);
 	ring_new(&ring, s->way);
-	fcntl(ring.ring_fd, F_SETFD, FD_CLOEXEC);
+	fcntl(ring.ring_fd, F_SETFD, s->keeps ? 0 : FD_CLOEXEC);
 	s->waits = true;
 	rq = request(s, 1);
 	park(&ring, s->ch, RLX_IOC_SUBMIT, &rq);
@@ -841,23 +842,32 @@ static void becomes_other(void *arg)
 	_exit(1);
 }
 
+static void exec_by(int way, bool keeps)
+{
+	struct scene s = scene_new(0, way);
+	struct k_child v;
+
+	s.keeps = keeps;
+	v = k_child_new(becomes_other, &s);
+	hear(&v);
+	/* It lives, but holds nothing of ours any more. */
+	CHECK(k_stat_becomes("nr_channels", 0));
+	CHECK(k_stat_becomes("nr_executors", 0));
+	CHECK(k_stat_becomes("nr_slots", 0));
+	CHECK_EQ(kill(v.pid, 0), 0);
+	CHECK_EQ(waitpid(v.pid, NULL, WNOHANG), 0);
+	k_child_kill(&v);
+	scene_free(&s);
+}
+
+/* With its ring, or without: what it parked there has ended, as by closing it. */
 TEST(exec)
 {
 	for (int way = URING; way < WAYS; way++) {
 		if (!way_works(way))
 			rlx_test_skip("this kernel cannot cancel parked commands");
-		struct scene s = scene_new(0, way);
-		struct k_child v = k_child_new(becomes_other, &s);
-
-		hear(&v);
-		/* It lives, but holds nothing of ours any more. */
-		CHECK(k_stat_becomes("nr_channels", 0));
-		CHECK(k_stat_becomes("nr_executors", 0));
-		CHECK(k_stat_becomes("nr_slots", 0));
-		CHECK_EQ(kill(v.pid, 0), 0);
-		CHECK_EQ(waitpid(v.pid, NULL, WNOHANG), 0);
-		k_child_kill(&v);
-		scene_free(&s);
+		exec_by(way, false);
+		exec_by(way, true);
 	}
 }
 

@@ -18,6 +18,7 @@
 #include "lib/chan.h"
 
 #define DEPTH	8
+#define CANCEL_OP	(1u << 5)	/* IORING_ASYNC_CANCEL_OP, which liburing 2.3 lacks */
 
 static const struct {
 	const char *name;
@@ -444,9 +445,55 @@ TEST(cancel_and_deadline)
 	}
 }
 
+/* A command that is parked with data 7, named in each way there is; then what becomes of it. */
+static void cancel_by(struct scene *s, uint32_t flags, int want)
+{
+	struct io_uring_sync_cancel_reg reg = {
+		.addr = 7, .fd = s->k.ch, .flags = flags, .timeout = { -1, -1 },
+	};
+	struct io_uring_sqe *sqe = prep(s, -1, 0, NULL, 0, 8);
+	uint64_t data;
+
+	sqe->opcode = IORING_OP_ASYNC_CANCEL;
+	sqe->cmd_op = 0;
+	sqe->addr = 7;
+	sqe->cancel_flags = flags;
+	if (flags & IORING_ASYNC_CANCEL_FD)
+		sqe->fd = s->k.ch;
+	if (flags & CANCEL_OP)
+		sqe->len = IORING_OP_URING_CMD;
+	push(s);
+	CHECK_EQ(result(s, &data, NULL), want);
+	CHECK_EQ(data, 8);
+	/* Its struct has no opcode there. */
+	if (!(flags & CANCEL_OP))
+		CHECK_EQ(io_uring_register_sync_cancel(&s->ring, &reg), want);
+	CHECK(quiet(s));
+}
+
+/* As many again, each with a timeout linked to it; those end, and tell that they did nothing. */
+static void cancel_by_timeout(struct scene *s, const struct rlx_rq *rq)
+{
+	struct __kernel_timespec soon = { .tv_nsec = 1000000 };
+	struct io_uring_sqe *sqe;
+	uint64_t data;
+
+	prep(s, s->k.ch, RLX_IOC_SUBMIT, rq, 0, 9)->flags |= IOSQE_IO_LINK;
+	sqe = prep(s, -1, 0, NULL, 0, 10);
+	sqe->opcode = IORING_OP_LINK_TIMEOUT;
+	sqe->cmd_op = 0;
+	sqe->addr = (uintptr_t)&soon;
+	sqe->len = 1;
+	push(s);
+	CHECK_EQ(result(s, &data, NULL), -ENOENT);
+	CHECK_EQ(data, 10);
+	CHECK(quiet(s));
+}
+
 /*
- * io_uring looks for what ASYNC_CANCEL names among polls, timeouts and its workers, up
- * to 7.3: our command stays parked and can still be ended in every other way.
+ * io_uring looks for what ASYNC_CANCEL, its synchronous form and linked timeouts name among
+ * its workers, polls, timeouts and waits, up to 7.3: our command stays parked and can still be
+ * ended in every other way. Where one is found after all, rlx(4) has to say so.
  */
 TEST(async_cancel_does_not_reach)
 {
@@ -454,24 +501,25 @@ TEST(async_cancel_does_not_reach)
 	for (unsigned int k = 0; k < NR_KINDS; k++) {
 		struct scene s = scene_new(kinds[k].flags, 0);
 		struct rlx_rq rq = k_rq(1, 1);
-		struct io_uring_sqe *sqe;
+		unsigned int seen = 0;
 		uint64_t data;
 
 		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 7);
 		push(&s);
 		while (!k_info(s.k.ch).ready)
 			usleep(1000);
-		sqe = prep(&s, -1, 0, NULL, 0, 8);
-		sqe->opcode = IORING_OP_ASYNC_CANCEL;
-		sqe->cmd_op = 0;
-		sqe->addr = 7;
-		push(&s);
-		CHECK_EQ(result(&s, &data, NULL), -ENOENT);
-		CHECK_EQ(data, 8);
-		CHECK(quiet(&s));
+		cancel_by(&s, 0, -ENOENT);
+		cancel_by(&s, IORING_ASYNC_CANCEL_FD, -ENOENT);
+		cancel_by(&s, CANCEL_OP, -ENOENT);
+		cancel_by(&s, IORING_ASYNC_CANCEL_ALL, 0);
+		cancel_by(&s, IORING_ASYNC_CANCEL_ANY, 0);
+		cancel_by_timeout(&s, &rq);
 		k_scene_kill_executor(&s.k);
-		CHECK_EQ(result(&s, &data, NULL), -EOWNERDEAD);
-		CHECK_EQ(data, 7);
+		for (int i = 0; i < 2; i++) {
+			CHECK_EQ(result(&s, &data, NULL), -EOWNERDEAD);
+			seen |= 1u << data;
+		}
+		CHECK_EQ(seen, 1u << 7 | 1u << 9);
 		scene_free(&s);
 	}
 }
