@@ -488,7 +488,10 @@ long rlx_dmabuf_ioctl_export(struct rlx_call *call)
 	return 0;
 }
 
-/* References to the exports that have a page of the range. */
+/*
+ * References to the exports that have a page of the range. There are as many as a user has
+ * descriptors: who is killed on the way has those up to there, and who waits is let go.
+ */
 static struct rlx_export **rlx_export_find(struct rlx_arena *arena, u64 offset,
 					   u64 end, size_t *found)
 {
@@ -497,14 +500,22 @@ static struct rlx_export **rlx_export_find(struct rlx_arena *arena, u64 offset,
 	struct rlx_export **list, *exp;
 	size_t n = 1;
 
-	mutex_lock(&arena->export_lock);
-	list_for_each_entry(exp, &arena->export_list, node)
+	if (mutex_lock_killable(&arena->export_lock))
+		return ERR_PTR(-EINTR);
+	list_for_each_entry(exp, &arena->export_list, node) {
+		if (rlx_killed())
+			break;
 		n++;
+	}
 	list = kvcalloc(n, sizeof(struct rlx_export *), GFP_KERNEL_ACCOUNT);
 	n = 0;
-	if (!list)
+	if (!list) {
+		list = ERR_PTR(-ENOMEM);
 		goto out_unlock;
+	}
 	list_for_each_entry(exp, &arena->export_list, node) {
+		if (rlx_killed())
+			break;
 		if (exp->first < last && exp->first + exp->nr > first &&
 		    kref_get_unless_zero(&exp->ref))
 			list[n++] = exp;
@@ -545,8 +556,8 @@ long rlx_dmabuf_ioctl_sync(struct rlx_call *call)
 		return rlx_foreign_sync(arena, arg);
 	list = rlx_export_find(arena, arg->offset,
 			       arg->offset + arg->length, &n);
-	if (!list)
-		return -ENOMEM;
+	if (IS_ERR(list))
+		return PTR_ERR(list);
 	for (i = 0; i < n; i++) {
 		if (!ret)
 			ret = rlx_killed() ? -EINTR :

@@ -90,6 +90,13 @@ uint64_t k_query(int timeline, int *error)
 	return q.value;
 }
 
+uint64_t k_patience(uint64_t ns)
+{
+	const char *slow = getenv("RIG_SLOW");	/* see init.c */
+
+	return ns / 100 * (slow && atoi(slow) > 100 ? (uint64_t)atoi(slow) : 100);
+}
+
 uint64_t k_now(void)
 {
 	struct timespec ts;

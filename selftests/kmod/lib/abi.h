@@ -35,6 +35,8 @@ uint64_t k_query(int timeline, int *error);
 
 /* CLOCK_MONOTONIC now, in nanoseconds. */
 uint64_t k_now(void);
+/* What takes @ns where nothing else is to be done: how long it may take here. */
+uint64_t k_patience(uint64_t ns);
 
 /* Bytes that must be zero. */
 struct k_range {

@@ -2,6 +2,7 @@
 /* Children that say when they have come to a point. */
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -28,25 +29,54 @@ char k_child_said(struct k_child *c, int ms)
 	return 0;
 }
 
+struct start {
+	void (*fn)(void *arg);
+	void *arg;
+	int pipe[2];
+};
+
+static int run(void *arg)
+{
+	struct start s = *(struct start *)arg;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(s.pipe[0]);
+	mouth = s.pipe[1];
+	s.fn(s.arg);
+	while (pause())
+		;
+	return 0;
+}
+
+static struct k_child started(struct start *s, pid_t pid)
+{
+	struct k_child c = { .pid = pid, .said = s->pipe[0] };
+
+	CHECK(pid >= 0);
+	close(s->pipe[1]);
+	return c;
+}
+
 struct k_child k_child_new(void (*fn)(void *arg), void *arg)
 {
-	struct k_child c;
-	int p[2];
+	struct start s = { .fn = fn, .arg = arg };
+	pid_t pid;
 
-	CHECK_EQ(pipe2(p, O_CLOEXEC), 0);
-	c.pid = fork();
-	CHECK(c.pid >= 0);
-	if (!c.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(p[0]);
-		mouth = p[1];
-		fn(arg);
-		for (;;)
-			pause();
-	}
-	close(p[1]);
-	c.said = p[0];
-	return c;
+	CHECK_EQ(pipe2(s.pipe, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid)
+		run(&s);
+	return started(&s, pid);
+}
+
+struct k_child k_child_inside(void (*fn)(void *arg), void *arg)
+{
+	static _Alignas(16) char stack[256 << 10];
+	static struct start s;	/* for as long as it may look */
+
+	s = (struct start){ .fn = fn, .arg = arg };
+	CHECK_EQ(pipe2(s.pipe, O_CLOEXEC), 0);
+	return started(&s, clone(run, stack + sizeof(stack), CLONE_VM | SIGCHLD, &s));
 }
 
 uint64_t k_child_kill(struct k_child *c)

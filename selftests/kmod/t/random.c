@@ -238,9 +238,7 @@ static void tell_stacks(pid_t pid)
 /* From when on a program has hung. */
 static uint64_t hung_at(uint64_t now)
 {
-	const char *slow = getenv("RIG_SLOW");	/* see init.c */
-
-	return now + HANG_NS / 100 * (slow && atoi(slow) > 100 ? atoi(slow) : 100);
+	return now + k_patience(HANG_NS);
 }
 
 /* A program that runs. */
