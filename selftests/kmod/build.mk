@@ -121,12 +121,15 @@ check-kmod-debug:
 # Random programs, OPS operations of them: on the debug kernel, where a processor of 2024 does
 # some 800 a second, or on K, where it does some 18,000.
 OPS	?= 1000000
+# kmemleak follows each allocation of the kernel, which is a quarter of the time there: the
+# check has it, and so has LEAKS=1.
+LEAKS	?=
 fuzz-kmod: K = debug
 fuzz-kmod: FUZZ_LIMIT = $(shell expr 600 + $(OPS) / $(if $(filter debug kcsan,$(K)),100,500))
 fuzz-kmod:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) guest K=$(K) T=random RLX_KMOD_FUZZ_OPS=$(OPS) \
-		RIG='-n fuzz-$(K) -t $(FUZZ_LIMIT) -T $(FUZZ_LIMIT)'
+		RIG='-n fuzz-$(K) -t $(FUZZ_LIMIT) -T $(FUZZ_LIMIT) $(if $(LEAKS),,-a kmemleak=off)'
 
 # Data races: all suites, and random programs, with a kernel that looks for them. It is built
 # where there is none, which takes long: so this is no part of "make check".
