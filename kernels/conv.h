@@ -121,7 +121,9 @@ struct rlx_k_conv_c {
 	size_t		nrows, ncols;	/* units down, across */
 	size_t		chunk, nchunk;	/* output block pairs of a unit, units */
 	size_t		kc;		/* (rlx_conv_lanes() of input, tap)s summed in one pass */
+	size_t		apart, step;	/* rows of a unit; their windows, in rows of taps */
 	size_t		in_rows, in_cols, phases;	/* of the copy */
+	bool		by_tap;		/* the copy's phases are taps, not positions modulo sw */
 };
 
 bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a);
@@ -135,6 +137,7 @@ static inline void rlx_conv_rows(const struct rlx_k_conv_c *a, size_t oy, size_t
 	y[1] = n < a->kh ? n : a->kh;
 	y[0] = y[0] < y[1] ? y[0] : y[1];
 }
+
 size_t rlx_conv_c_units(const struct rlx_k_conv_c *a);
 size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a);	/* bytes */
 size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a);		/* packed bytes */

@@ -27,23 +27,61 @@ struct run {
 	size_t		pairs;			/* output block pairs of a group */
 	ptrdiff_t	*offs;
 	float		*copy;
-	size_t		row_pitch, row_step;	/* of the tile's input, elements */
+	size_t		row_pitch, tap_pitch;	/* of the tile's input, elements; of rows of taps */
 	const float	*x;			/* the block's first pixel */
 	struct conv_act	act;
 	struct conv_fuse fuse;
 	bool		fused;			/* fuse is all of act */
 };
 
-/* A unit, taken apart. */
+/* A unit, taken apart. @oy: the first of its rows */
 struct unit {
 	size_t	n, g, oy, ox, rows, cols, pair, pairs;
 	size_t	block;		/* counts (image, group, plane block) */
 };
 
+/* The @i-th row of the output, in the order of units: those a->apart from one another. */
+static size_t row_get(const struct rlx_k_conv_c *a, size_t i)
+{
+	size_t least = a->oh / a->apart, more = a->oh % a->apart * (least + 1);
+
+	if (i < more)
+		return i % (least + 1) * a->apart + i / (least + 1);
+	i -= more;
+	return i % least * a->apart + i / least + a->oh % a->apart;
+}
+
+/* A row of the output, the rows of its taps that read the input, and where in the copy. */
+struct row {
+	size_t		oy, y[2];
+	ptrdiff_t	in;		/* row 0 of taps */
+};
+
+static struct row row_first(const struct rlx_k_conv_c *a, const struct unit *u)
+{
+	struct row r = { .oy = u->oy };
+
+	rlx_conv_rows(a, r.oy, r.y);
+	r.in = -(ptrdiff_t)r.y[0];
+	return r;
+}
+
+/* The one after, if the unit has one; that shares rows of the input, or is behind them. */
+static void row_next(const struct rlx_k_conv_c *a, struct row *r)
+{
+	const bool shares = r->oy + a->apart < a->oh;
+	ptrdiff_t end = r->in + (ptrdiff_t)r->y[1];
+
+	r->oy = shares ? r->oy + a->apart : r->oy % a->apart + 1;
+	rlx_conv_rows(a, r->oy, r->y);
+	r->in = shares ? r->in + (ptrdiff_t)a->step : end - (ptrdiff_t)r->y[0];
+}
+
 static struct unit unit_get(const struct run *r, size_t i)
 {
 	const struct rlx_k_conv_c *a = r->a;
 	struct unit u = { .pair = i % a->nchunk * a->chunk };
+	size_t first;
 
 	i /= a->nchunk;
 	u.block = i;
@@ -51,10 +89,11 @@ static struct unit unit_get(const struct run *r, size_t i)
 	i /= a->groups;
 	u.ox = i % a->ncols * a->cols;
 	i /= a->ncols;
-	u.oy = i % a->nrows * a->rows;
+	first = i % a->nrows * a->rows;
+	u.oy = row_get(a, first);
 	u.n = i / a->nrows;
 	u.cols = a->ow - u.ox < a->cols ? a->ow - u.ox : a->cols;
-	u.rows = a->oh - u.oy < a->rows ? a->oh - u.oy : a->rows;
+	u.rows = a->oh - first < a->rows ? a->oh - first : a->rows;
 	u.pairs = r->pairs - u.pair < a->chunk ? r->pairs - u.pair : a->chunk;
 	return u;
 }
@@ -73,12 +112,13 @@ static void offs_fill(struct run *r)
 				for (x = 0; x < a->kw; x++) {
 					size_t at = x * a->dw;
 
-					if (a->copy)
-						at = x % a->phases * a->in_cols +
-						     at / a->sw;
+					if (a->by_tap)
+						at = x * a->in_cols;
+					else if (a->copy)
+						at = x % a->phases * a->in_cols + at / a->sw;
 					*o++ = (ptrdiff_t)(b / each * plane + at * a->xc +
 							   b % each * r->lanes +
-							   y * a->dh * r->row_pitch);
+							   y * r->tap_pitch);
 				}
 }
 
@@ -97,13 +137,8 @@ static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
 	r->offs = scratch;
 	bytes = (r->terms * r->taps * sizeof(*r->offs) + 63) / 64 * 64;
 	r->copy = (float *)((char *)scratch + bytes);
-	if (a->copy) {
-		r->row_pitch = a->phases * a->in_cols * a->xc;
-		r->row_step = (a->kh == 1 ? 1 : a->sh) * r->row_pitch;
-	} else {
-		r->row_pitch = a->iw * a->xc;
-		r->row_step = a->sh * r->row_pitch;
-	}
+	r->row_pitch = (a->copy ? a->phases * a->in_cols : a->iw) * a->xc;
+	r->tap_pitch = (a->copy ? 1 : a->dh) * r->row_pitch;
 	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
 	r->fused = RLX_K(conv_act_fuse)(&r->act, &r->fuse);
 	if (a->x_plain && r->fuse.gate) {	/* see conv_tiles1 */
@@ -144,33 +179,42 @@ static void copy_row(const struct rlx_k_conv_c *a, float *dst,
 	}
 }
 
-static void copy_block(struct run *r, const struct unit *u, const float *x)
+/* Row @iy of the input, of all channels, to row @at of the copy. */
+static void copy_channels(const struct run *r, const struct unit *u, const float *x, size_t iy,
+			  size_t at)
 {
 	const struct rlx_k_conv_c *a = r->a;
-	size_t step = a->kh == 1 ? 1 : a->sh;
-	size_t tall = (a->kh - 1) * a->dh + 1;
-	size_t rows = (u->rows - 1) * step + tall;
-	ptrdiff_t ix0 = (ptrdiff_t)(u->ox * a->sw) - (ptrdiff_t)a->pl;
-	size_t b, i, p;
+	ptrdiff_t ix = (ptrdiff_t)(u->ox * a->sw) - (ptrdiff_t)a->pl;
+	float *dst = r->copy + at * r->row_pitch;
+	size_t b, p;
 
+	x += iy * a->iw * a->xc;
 	for (b = 0; b < r->icb; b++, x += a->ih * a->iw * a->xc) {
-		float *dst = r->copy + b * a->in_rows * r->row_pitch;
+		for (p = 0; p < a->phases; p++) {
+			size_t from = a->by_tap ? p * a->dw : p * a->dw % a->sw;
 
-		for (i = 0; i < rows; i++, dst += r->row_pitch) {
-			ptrdiff_t iy = (ptrdiff_t)(u->oy * a->sh) -
-				       (ptrdiff_t)a->pt +
-				       (ptrdiff_t)(a->kh == 1 ? i * a->sh : i);
-
-			if (iy < 0 || iy >= (ptrdiff_t)a->ih) {
-				memset(dst, 0, r->row_pitch * sizeof(*dst));
-				continue;
-			}
-			for (p = 0; p < a->phases; p++)
-				copy_row(a, dst + p * a->in_cols * a->xc,
-					 x + (size_t)iy * a->iw * a->xc,
-					 ix0 + (ptrdiff_t)(p * a->dw % a->sw));
+			copy_row(a, dst + p * a->in_cols * a->xc, x, ix + (ptrdiff_t)from);
 		}
+		dst += a->in_rows * r->row_pitch;
 	}
+}
+
+/* What taps read, each row once: those in the padding are read by none. */
+static void copy_block(const struct run *r, const struct unit *u, const float *x)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	struct row row = row_first(a, u);
+	ptrdiff_t done = 0, at;
+	size_t i, y;
+
+	for (i = 0; i < u->rows; i++, row_next(a, &row))
+		for (y = row.y[0]; y < row.y[1]; y++) {
+			at = row.in + (ptrdiff_t)y;
+			if (at < done)
+				continue;
+			copy_channels(r, u, x, row.oy * a->sh + y * a->dh - a->pt, (size_t)at);
+			done = at + 1;
+		}
 }
 
 static void block_begin(struct run *r, const struct unit *u)
@@ -183,7 +227,7 @@ static void block_begin(struct run *r, const struct unit *u)
 		copy_block(r, u, x);
 		r->x = r->copy;
 	} else {
-		r->x = x + (u->oy * a->sh * a->iw + u->ox) * a->xc;
+		r->x = x + u->ox * a->xc;
 	}
 }
 
@@ -213,15 +257,15 @@ static struct terms terms_of(const struct terms *t, size_t from, size_t per, con
 	return (struct terms){ lo, hi > lo ? hi - lo : 0 };
 }
 
-/* The terms of the pass for row @oy of the output, without taps that are padding. */
-static void row_terms(const struct run *r, struct pair *p, const struct terms *pass, size_t oy)
+/* The terms of the pass for a row whose rows [y0, y1) of taps are no padding. */
+static void row_terms(const struct run *r, struct pair *p, const struct terms *pass,
+		      const size_t y[2])
 {
 	const struct rlx_k_conv_c *a = r->a;
-	size_t full = r->full * a->kw, lanes = r->lanes, tail = r->terms * a->kw - full, y[2];
+	size_t full = r->full * a->kw, lanes = r->lanes, tail = r->terms * a->kw - full;
 	size_t k = (p->k < TILE_K ? p->k : TILE_K) * C;
 	struct terms t;
 
-	rlx_conv_rows(a, oy, y);
 	t = terms_of(pass, 0, full, y);
 	p->t.offs = r->offs + t.first;
 	p->t.nfull = t.n;
@@ -242,17 +286,19 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p,
 				  a->x_plain ? RLX_K(conv_tiles1)[p->k - 1] :
 					       RLX_K(conv_tiles)[p->k - 1];
 	size_t tiles = conv_tile_count(u->cols);
-	size_t i, j, row, w, lines = 0;
+	struct row row = row_first(a, u);
+	size_t i, j, n, w, lines = 0;
 
 	/* Spread the lines of the next weights over the entries of all tiles. */
 	if (p->ahead)
 		lines = (p->ahead + pass->n * tiles * u->rows - 1) / (pass->n * tiles * u->rows);
 	p->t.ahead = (const char *)(p->w + pass->first * r->lanes * p->k * C) + p->ahead * 64;
-	for (row = 0; row < u->rows; row++) {
-		size_t at = ((u->oy + row) * a->ow + u->ox) * C;
+	for (n = 0; n < u->rows; n++, row_next(a, &row)) {
+		size_t at = (row.oy * a->ow + u->ox) * C;
 
-		row_terms(r, p, pass, u->oy + row);
-		p->t.x = r->x + row * r->row_step;
+		row_terms(r, p, pass, row.y);
+		p->t.x = r->x + (a->copy ? row.in : (ptrdiff_t)(row.oy * a->sh)) *
+				(ptrdiff_t)r->row_pitch;
 		for (i = 0; i < tiles; i++, at += w * C) {
 			w = conv_tile_width(u->cols, tiles, i);
 			p->t.y = p->y + at;

@@ -31,6 +31,17 @@ static size_t max_sz(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
+static size_t gcd(size_t a, size_t b)
+{
+	while (b) {
+		size_t t = a % b;
+
+		a = b;
+		b = t;
+	}
+	return a;
+}
+
 /*
  * @terms are summed in passes of RLX_CONV_TERMS at most, all of nearly the same
  * length, in steps of @step: how many steps one has.
@@ -117,6 +128,35 @@ static size_t phase_count(const struct rlx_k_conv_c *a)
 	return i;
 }
 
+/* Rows of the input a tap is from the one above; with one row of taps what windows are apart. */
+static size_t row_dilation(const struct rlx_k_conv_c *a)
+{
+	return a->kh == 1 ? a->sh : a->dh;
+}
+
+/*
+ * Rows of the output whose taps read the same rows of the input are so many apart that their
+ * windows are a multiple of the dilation apart: a unit has some of these, so that it reads as few
+ * rows of the input as without dilation. Where there are fewer than a unit has, others follow.
+ */
+static void plan_rows(struct rlx_k_conv_c *a)
+{
+	size_t d = row_dilation(a), common = gcd(a->sh, d);
+
+	a->apart = d / common;
+	a->step = min_sz(a->sh / common, a->kh);
+}
+
+/* Rows of the input that @rows rows of the output read at most, of all that are @a->apart. */
+static size_t rows_read(const struct rlx_k_conv_c *a, size_t rows)
+{
+	size_t taps = min_sz(a->kh, ceil_div(a->ih, row_dilation(a)));
+	size_t least = max_sz(a->oh / a->apart, 1);
+	size_t runs = a->apart == 1 || rows < 2 ? 1 : min_sz((rows - 2) / least + 2, rows);
+
+	return runs * taps + (rows - runs) * a->step;
+}
+
 /* Cut the output plane so that a unit's input is about BLOCK_BYTES. */
 static void plan_block(struct rlx_k_conv_c *a)
 {
@@ -126,12 +166,10 @@ static void plan_block(struct rlx_k_conv_c *a)
 	size_t parts = ceil_div(UNITS, a->n * a->groups * pairs);
 	size_t share = ceil_div(a->oh * a->ow, parts) * a->sh * a->sw;
 	size_t want = max_sz(min_sz(BLOCK_BYTES / icb, share), 4 * TILE_MAX);
-	size_t span = (a->kw - 1) * a->dw + 1;
-	size_t tall = (a->kh - 1) * a->dh + 1;
-	size_t step = a->kh == 1 ? 1 : a->sh;
-	size_t per_row;
+	size_t span = (a->kw - 1) * a->dw + 1, per_row;
 
-	a->cols = min_sz(a->ow, max_sz(want / tall / a->sw, 2 * TILE_MAX));
+	plan_rows(a);
+	a->cols = min_sz(a->ow, max_sz(want / a->kh / a->sw, 2 * TILE_MAX));
 	a->ncols = ceil_div(a->ow, a->cols);
 	a->cols = ceil_div(a->ow, a->ncols);
 	if (a->ncols > 1)
@@ -139,14 +177,22 @@ static void plan_block(struct rlx_k_conv_c *a)
 	a->ncols = ceil_div(a->ow, a->cols);
 	a->phases = a->copy ? phase_count(a) : 1;
 	a->in_cols = a->copy ? a->cols + (span - 1) / a->sw : a->iw;
+	/* what far taps read is not beside one another */
+	a->by_tap = a->copy && a->kw * a->cols < a->phases * a->in_cols;
+	if (a->by_tap) {
+		a->phases = a->kw;
+		a->in_cols = a->cols;
+	}
 	per_row = a->copy ? a->in_cols * a->phases : a->cols * a->sw + span;
-	a->rows = want / per_row;
-	a->rows = a->rows > tall ? (a->rows - tall) / step + 1 : 1;
-	a->rows = min_sz(a->rows, a->oh);
+	want = max_sz(want / per_row, 1);
+	a->rows = min_sz(want > a->kh ? (want - a->kh) / a->step + 1 : 1, a->oh);
+	while (a->rows > 1 && rows_read(a, a->rows) > want)
+		a->rows -= ceil_div(a->rows, 8);
+	a->rows = max_sz(a->rows, 1);
 	a->nrows = ceil_div(a->oh, a->rows);
 	a->rows = ceil_div(a->oh, a->nrows);
 	a->nrows = ceil_div(a->oh, a->rows);
-	a->in_rows = a->copy ? (a->rows - 1) * step + tall : a->ih;
+	a->in_rows = a->copy ? rows_read(a, a->rows) : a->ih;
 }
 
 bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
@@ -417,17 +463,6 @@ static bool nd_excess(const struct rlx_k_conv_nd *a)
 static size_t nd_dim(const struct rlx_k_conv_nd *a, size_t j)
 {
 	return a->transposed ? ceil_div(a->out[j], a->s[j]) : a->out[j];
-}
-
-static size_t gcd(size_t a, size_t b)
-{
-	while (b) {
-		size_t t = a % b;
-
-		a = b;
-		b = t;
-	}
-	return a;
 }
 
 /* What is read along @j; true if that is the input as it is. */

@@ -272,6 +272,59 @@ TEST(conv_c_random)
 	}
 }
 
+/* Taps far from one another, in strides and paddings of all kinds; rows of several phases. */
+TEST(conv_c_far_taps)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 100; i++) {
+		struct shape s = shape_random(&seed);
+		size_t after[2];
+
+		s.dh = s.kh > 1 ? kt_pick(&seed, 1, 30) : s.dh;
+		s.dw = kt_pick(&seed, 0, 1) ? kt_pick(&seed, 1, 60) : s.dw;
+		s.ih = kt_pick(&seed, 1, 40);
+		s.ic = kt_pick(&seed, 0, 7) ? s.ic : kt_pick(&seed, 300, 900);
+		do {
+			s.pt = kt_pick(&seed, 0, kt_pick(&seed, 0, 5) ? (s.kh - 1) * s.dh : 100);
+			s.pl = kt_pick(&seed, 0, (s.kw - 1) * s.dw);
+			after[0] = kt_pick(&seed, 0, (s.kh - 1) * s.dh + 3);
+			after[1] = kt_pick(&seed, 0, (s.kw - 1) * s.dw + 3);
+			s.oh = extent(s.ih, s.pt + after[0], s.kh, s.dh, s.sh);
+			s.ow = extent(s.iw, s.pl + after[1], s.kw, s.dw, s.sw);
+		} while (!s.oh || !s.ow);
+		s.oc = s.ic * s.oh * s.ow > 100000 ? 3 : s.oc;
+		conv_c_levels(&s, i % 4 == 0, &seed);
+	}
+}
+
+/* Far taps read few more rows of the input than near ones: a unit's rows share them. */
+TEST(conv_c_far_taps_share)
+{
+	static const size_t far[] = { 2, 5, 12, 24 };
+	struct rlx_k_conv_c near = {
+		.n = 1, .ic = 128, .oc = 64, .groups = 1, .ih = 65, .iw = 65, .oh = 65, .ow = 65,
+		.kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1, .pt = 1, .pl = 1,
+	};
+	const struct rlx_k_conv_c plan = near;
+
+	CHECK(rlx_conv_c_init(RLX_ISA_V4, &near));
+	for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
+		struct rlx_k_conv_c a = plan;
+
+		a.dh = a.pt = far[i];
+		CHECK(rlx_conv_c_init(RLX_ISA_V4, &a));
+		CHECKF(a.nrows * a.in_rows <= 2 * near.nrows * near.in_rows,
+		       "dilation %zu: %zu x %zu rows, %zu x %zu without", far[i], a.nrows,
+		       a.in_rows, near.nrows, near.in_rows);
+		a = plan;
+		a.dw = a.pl = 30 * far[i];
+		CHECK(rlx_conv_c_init(RLX_ISA_V4, &a));
+		CHECKF(a.phases * a.in_cols <= 3 * a.cols + 2, "%zu columns for %zu",
+		       a.phases * a.in_cols, a.cols);
+	}
+}
+
 TEST(conv_c_groups)
 {
 	uint64_t seed = rlx_test_seed();
