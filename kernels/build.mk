@@ -22,8 +22,9 @@ KERNEL_OPT += $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 # tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
 	-fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
-$(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped index nonzero \
-		pool pool_f64 pool_i64 pool_u64 quant random resize resize_wide sortk,\
+$(foreach k,attention_many conv_reorder copy det ew ew_f32 ew_f64 ew_int gemm_int grouped index \
+		nonzero pool pool_f64 pool_i64 pool_u64 quant random resize \
+		resize_wide rope sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
 $(foreach k,gemm_bf16 gemm_f16 gemm_f32 gemm_f64 lapack linalg linalg_eigh linalg_mat linalg_qr \
@@ -37,6 +38,9 @@ LEVEL_OPT_v3_rnn_f64 := -Os
 # As fast by -O2, of which -O3 makes copies.
 LEVEL_OPT_v3_conv_wino := -O2
 LEVEL_OPT_v3_conv_nd := -O2
+LEVEL_OPT_v3_conv_c := -O2
+LEVEL_OPT_v3_conv_dw := -O2
+LEVEL_OPT_v3_conv_act := -Os
 # Where bits are to be the same those of v3 run, so that levels need not round alike.
 $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
 		linalg_rotate linalg_svd,$(eval LEVEL_OPT_$(l)_$(k) += -ffp-contract=fast)))

@@ -269,7 +269,9 @@ struct rlx_k_dw_pack {
  *
  * What is read is padded, and sorted by the phase of each coordinate modulo the
  * stride, so that a tap reads a pixel's neighbour where it reads the neighbour of
- * what it reads for that pixel.
+ * what it reads for that pixel. Transposed, the phases of a row are stored together,
+ * if they are few; where all read the same pixels, as without overlap, they are like
+ * further output channels.
  */
 struct rlx_k_conv_nd {
 	const float	*x, *w, *bias, *res;
@@ -286,6 +288,8 @@ struct rlx_k_conv_nd {
 	bool		copy;			/* conv_nd_pad comes before */
 	size_t		phases[3], before[3];	/* of what is read: that taps meet; zeros */
 	size_t		size[3];		/* of a phase */
+	size_t		across;			/* phases of a row that a unit has: 1, or s[2] */
+	size_t		fold;			/* of those, that are rows of one tile: 1 or all */
 	size_t		c;
 	size_t		pixels, blocks;		/* of a unit; units */
 	size_t		tiles, chunk, chunks;	/* channel tiles: all, of a unit */
@@ -294,6 +298,7 @@ struct rlx_k_conv_nd {
 
 #define RLX_CONV_ND_KC		256	/* terms summed in one pass */
 #define RLX_CONV_ND_PIXELS	1024	/* of a unit at most */
+#define RLX_CONV_ND_ACROSS	4	/* phases of a row that a unit has at most */
 #define RLX_CONV_ND_PANELS	4	/* pairs of pixel vectors in a unit of conv_i8 */
 
 bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a);

@@ -10,12 +10,15 @@
  * and sorted by phases modulo the stride (conv_nd_pad).
  *
  * A transposed convolution falls apart into one convolution of stride 1 for each
- * phase of the output modulo the stride, with those taps that hit the phase.
+ * phase of the output modulo the stride, with those taps that hit the phase. A unit
+ * has all phases of its rows, which then are stored as they lie in memory; those that
+ * read the same pixels are channels of one tile, side by side.
  */
 #include <string.h>
 
 #include "kernels/cpu/conv_tile.h"
 #include "kernels/simd/evens.h"
+#include "kernels/simd/zip.h"
 
 rlx_k_fn RLX_K(conv_nd);
 rlx_k_fn RLX_K(conv_nd_pad);
@@ -26,6 +29,7 @@ rlx_k_fn RLX_K(conv_nd_pack);
 #define KC	((size_t)RLX_CONV_ND_KC)
 #define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
 #define MAX_PIXELS	RLX_CONV_ND_PIXELS
+#define ACROSS		RLX_CONV_ND_ACROSS
 
 #ifdef __clang__
 #define UNROLL	_Pragma("clang loop unroll(full)")
@@ -33,10 +37,18 @@ rlx_k_fn RLX_K(conv_nd_pack);
 #define UNROLL	_Pragma("GCC unroll 16")
 #endif
 
-/* Neighbouring output pixels of one row, within a panel. */
+/* Neighbouring output pixels of one row, within a panel; of all phases of a unit. */
 struct seg {
 	uint32_t	at, len;	/* in the panel */
 	size_t		out;		/* output element of the first */
+};
+
+/* The taps of one phase. */
+struct taps {
+	size_t		hits;			/* their number */
+	size_t		skip;			/* taps of the phases before it */
+	size_t		at_once;		/* channels whose taps @offs has */
+	ptrdiff_t	*offs;			/* channel by channel, tap by tap */
 };
 
 struct unit {
@@ -50,10 +62,8 @@ struct run {
 	const struct rlx_k_conv_nd *a;
 	size_t		icg, ocg, taps;		/* per group */
 	size_t		plane;			/* of a channel of what is read */
-	size_t		hits;			/* taps of the phase */
-	size_t		skip;			/* taps of those before it */
-	size_t		at_once;		/* channels whose taps @offs has */
-	ptrdiff_t	*offs;			/* channel by channel, tap by tap */
+	size_t		passes;			/* phases of a unit that are no rows of a tile */
+	struct taps	of[ACROSS];		/* those */
 	float		*sums;
 	struct conv_act	act;
 	struct conv_fuse fuse;
@@ -93,13 +103,13 @@ static size_t tap_at(const struct rlx_k_conv_nd *a, size_t j, size_t k, size_t p
 	return a->transposed ? (a->before[j] * s + phase + a->p[j] - far) / s : far / s;
 }
 
-/* The next tap from @tap on that hits the phase; false at the end. */
+/* The next tap from @tap on that hits the phase, the first of a->fold; false at the end. */
 static bool tap_next(const struct rlx_k_conv_nd *a, const size_t phase[3], size_t *tap,
 		     ptrdiff_t *off)
 {
 	size_t all = a->k[0] * a->k[1] * a->k[2], j, k, at, of, in, on;
 
-	for (; *tap < all; ++*tap) {
+	for (; *tap < all; *tap += a->fold) {
 		size_t left = *tap, div = all;
 
 		at = of = 0;
@@ -128,10 +138,10 @@ static bool unit_get(const struct run *r, size_t i, struct unit *u)
 	size_t j, all, planes = 1;
 
 	for (j = 3; j-- > 0;) {
-		size_t s = a->transposed ? a->s[j] : 1;
+		size_t s = a->transposed ? a->s[j] : 1, here = j == 2 ? s / a->across : s;
 
-		u->phase[j] = i % s;
-		i /= s;
+		u->phase[j] = i % here;
+		i /= here;
 		u->dims[j] = a->out[j] > u->phase[j] ? (a->out[j] - u->phase[j] - 1) / s + 1 : 0;
 		if (!j)
 			planes = (a->out[0] - 1) / s + 1;
@@ -162,6 +172,18 @@ static size_t moved(const struct run *r, const struct unit *u, size_t p)
 	return !r->a->copy && (p + 1) * PANEL > u->pixels ? (p + 1) * PANEL - u->pixels : 0;
 }
 
+/* @len pixels from @at of a panel on, the first of which is element @x of the row at @row. */
+static struct seg seg_get(const struct rlx_k_conv_nd *a, size_t at, size_t len, size_t row,
+			  size_t x)
+{
+	size_t n = len * a->across;
+
+	/* of the last pixel a row may have some phases alone */
+	if (a->across > 1 && a->out[2] - x < n)
+		n = a->out[2] - x;
+	return (struct seg){ (uint32_t)(at * a->across), (uint32_t)n, row + x };
+}
+
 /* Cut the panels where a row of the output begins or ends. */
 static void segs_get(struct run *r, const struct unit *u)
 {
@@ -184,9 +206,9 @@ static void segs_get(struct run *r, const struct unit *u)
 			/* rows without anything between them are one */
 			len = gapless || len > count - at ? count - at : len;
 			if (x < u->dims[2])
-				r->segs[n++] = (struct seg){ (uint32_t)(at + back), (uint32_t)len,
-					(z * a->out[1] + row) * a->out[2] + x * s[2] +
-					u->phase[2] };
+				r->segs[n++] = seg_get(a, at + back, len,
+						       (z * a->out[1] + row) * a->out[2],
+						       x * s[2] + u->phase[2]);
 			for (x += len; x >= pitch; x -= pitch)
 				y++;
 		}
@@ -194,21 +216,31 @@ static void segs_get(struct run *r, const struct unit *u)
 	r->first[p] = n;
 }
 
-/* The taps of a unit's phase, for as many channels as are summed at once. */
-static void taps_get(struct run *r, const struct unit *u)
+/* The taps of a phase, for as many channels as are summed at once. */
+static void taps_get(const struct run *r, const size_t phase[3], struct taps *t)
 {
 	const struct rlx_k_conv_nd *a = r->a;
+	const size_t k = a->k[2] / a->fold;	/* taps that all of those hit are one */
 	size_t h[3], b[3], tap = 0, n = 0, i, j;
 
 	for (j = 0; j < 3; j++)
-		h[j] = hits_of(a, j, u->phase[j], &b[j]);
-	r->skip = b[0] * a->k[1] * a->k[2] + h[0] * (b[1] * a->k[2] + h[1] * b[2]);
-	for (; tap_next(a, u->phase, &tap, &r->offs[n]); tap++)
+		h[j] = hits_of(a, j, phase[j], &b[j]);
+	t->skip = b[0] * a->k[1] * k + h[0] * (b[1] * k + h[1] * b[2]);
+	for (; tap_next(a, phase, &tap, &t->offs[n]); tap += a->fold)
 		n++;
-	r->hits = n;
-	r->at_once = rlx_conv_nd_at_once(n, rlx_conv_nd_most(a), r->icg);
-	for (i = n; i < r->at_once * n; i++)
-		r->offs[i] = r->offs[i - n] + (ptrdiff_t)r->plane;
+	t->hits = n;
+	t->at_once = rlx_conv_nd_at_once(n, rlx_conv_nd_most(a), r->icg);
+	for (i = n; i < t->at_once * n; i++)
+		t->offs[i] = t->offs[i - n] + (ptrdiff_t)r->plane;
+}
+
+/* Those of a unit's phases. */
+static void taps_of_unit(struct run *r, const struct unit *u)
+{
+	size_t phase[3] = { u->phase[0], u->phase[1], u->phase[2] };
+
+	for (size_t i = 0; i < r->passes; i++, phase[2]++)
+		taps_get(r, phase, &r->of[i]);
 }
 
 /* One call of a tile: @n terms of some channels, for the vectors of its pixels. */
@@ -219,6 +251,7 @@ struct tile {
 	float		*y;		/* vector by vector, channel by channel */
 	size_t		next;		/* from one panel of @y to the next */
 	bool		add;
+	size_t		row, rows;	/* output channels of the group */
 };
 
 /* @K panels of @R channels. */
@@ -307,15 +340,18 @@ static tile_fn *const tiles[ROWS] = {
 static tile_fn *const few[] = { few_1, few_2, few_3 };
 static const uint8_t few_panels[] = { FEW_1, FEW_2, FEW_3 };
 
-/* @n floats of a panel, of which there are two vectors. */
+/* @n floats; of less than a vector more may be read. */
 RLX_INLINE void seg_store(float *d, const float *v, size_t n)
 {
+	size_t i;
+
 	if (n < C) {
 		vf_storen(d, vf_loadu(v), n);
 		return;
 	}
-	/* the last vector overlaps the first */
-	vf_storeu(d, vf_loadu(v));
+	/* the last vector overlaps the one before */
+	for (i = 0; i + C < n; i += C)
+		vf_storeu(d + i, vf_loadu(v + i));
 	vf_storeu(d + n - C, vf_loadu(v + n - C));
 }
 
@@ -332,43 +368,83 @@ RLX_INLINE void row_store_whole(const struct run *r, const float *sums, size_t a
 	}
 }
 
+/* Lanes of @a and @b in turns. */
+RLX_INLINE void zip_store(float *v, vf a, vf b)
+{
+	vf_store(v, __builtin_shufflevector(a, b, RLX_ZIP_32(LO)));
+	vf_store(v + C, __builtin_shufflevector(a, b, RLX_ZIP_32(HI)));
+}
+
+/* Lanes of @n vectors in turns. */
+RLX_INLINE void turns_store(float *v, const vf *x, size_t n)
+{
+	size_t q, l;
+
+	switch (n) {
+	case 1:
+		vf_store(v, x[0]);
+		return;
+	case 2:
+		zip_store(v, x[0], x[1]);
+		return;
+	case 4:
+		zip_store(v, __builtin_shufflevector(x[0], x[2], RLX_ZIP_32(LO)),
+			  __builtin_shufflevector(x[1], x[3], RLX_ZIP_32(LO)));
+		zip_store(v + 2 * C, __builtin_shufflevector(x[0], x[2], RLX_ZIP_32(HI)),
+			  __builtin_shufflevector(x[1], x[3], RLX_ZIP_32(HI)));
+		return;
+	default:
+		for (q = 0; q < n; q++)
+			for (l = 0; l < C; l++)
+				v[l * n + q] = x[q][l];
+	}
+}
+
+/* Where the sums of a channel are: of its vectors, and of its phases. */
+struct sums {
+	const float	*at;
+	size_t		apart, phase;
+};
+
 /* One channel of one panel: bias, residual, activation, and out. */
-static void row_store(const struct run *r, const struct unit *u, const float *sums, size_t apart,
+static void row_store(const struct run *r, const struct unit *u, const struct sums *sums,
 		      size_t panel, size_t ch)
 {
 	const struct rlx_k_conv_nd *a = r->a;
-	size_t plane = a->out[0] * a->out[1] * a->out[2], i, j;
-	size_t step = a->transposed ? a->s[2] : 1;
+	const size_t plane = a->out[0] * a->out[1] * a->out[2], across = a->across;
+	const size_t step = a->transposed && across == 1 ? a->s[2] : 1;
 	const struct seg *s = r->segs + r->first[panel], *end = r->segs + r->first[panel + 1];
 	const vf bias = vf_set1(a->bias ? a->bias[ch] : 0);
 	float *y = a->y + u->n * a->y_n + ch * plane;
 	const float *res = a->res ? a->res + u->n * a->res_n + ch * plane : NULL;
-	bool whole = s < end && s->len == PANEL && step == 1;
-	_Alignas(64) float v[PANEL + C];	/* a vector is read from any of the first */
+	/* a vector is read from any of the first */
+	_Alignas(64) float v[PANEL * ACROSS + C];
+	size_t i, j;
 
-	if (whole && r->fused) {
-		row_store_whole(r, sums, apart, bias, y + s->out, res ? res + s->out : NULL);
+	if (r->fused && step == 1 && across == 1 && s < end && s->len == PANEL) {
+		row_store_whole(r, sums->at, sums->apart, bias, y + s->out,
+				res ? res + s->out : NULL);
 		return;
 	}
 	for (i = 0; i < TILE_K; i++) {
-		vf x = vf_loadu(sums + i * apart) + bias;
+		vf x[ACROSS];
 
-		if (whole && res)
-			x += vf_loadu(res + s->out + i * C);
-		if (r->fused && (whole || !res))
-			x = conv_fuse_run(&r->fuse, x);
-		vf_store(v + i * C, x);
+		for (j = 0; j < across; j++) {
+			x[j] = vf_loadu(sums->at + i * sums->apart + j * sums->phase) + bias;
+			if (r->fused && !res)
+				x[j] = conv_fuse_run(&r->fuse, x[j]);
+		}
+		turns_store(v + i * C * across, x, across);
 	}
-	if (res && !whole)
-		for (const struct seg *q = s; q < end; q++)
-			for (j = 0; j < q->len; j++)
-				v[q->at + j] += res[q->out + j * step];
+	for (const struct seg *q = s; res && q < end; q++)
+		for (j = 0; j < q->len; j++)
+			v[q->at + j] += res[q->out + j * step];
 	if (!r->fused)
-		RLX_K(conv_act_run)(&r->act, v, PANEL);
-	else if (res && !whole)
-		for (i = 0; i < PANEL; i += C)
+		RLX_K(conv_act_run)(&r->act, v, PANEL * across);
+	else if (res)
+		for (i = 0; i < PANEL * across; i += C)
 			vf_store(v + i, conv_fuse_run(&r->fuse, vf_load(v + i)));
-	vf_store(v + PANEL, vf_zero());
+	vf_store(v + PANEL * across, vf_zero());
 	for (; step == 1 && s < end; s++)
 		seg_store(y + s->out, v + s->at, s->len);
 	for (; s < end; s++) {
@@ -395,66 +471,94 @@ static size_t panels_run(const struct run *r, const struct unit *u, struct tile 
 	return n;
 }
 
-/* The terms of one pass: @n from @term of the phase on. */
+/* The terms of one pass: @n from @term of a phase on. */
 struct pass {
 	const ptrdiff_t	*offs;		/* where they are, from @x */
 	const float	*x;
-	size_t		term, n;
+	size_t		term, n, skip;
+	float		*sums;		/* of the phase */
 	bool		last;
 };
 
+/* The channels of a tile, whose sums are complete, of @n panels from @p on. */
+static void tile_store(const struct run *r, const struct unit *u, const struct tile *t,
+		       size_t p, size_t n)
+{
+	const struct rlx_k_conv_nd *a = r->a;
+	struct sums sums = { .apart = t->rows * a->fold * C,
+			     .phase = a->fold > 1 ? C : a->pixels * a->rows };
+	size_t q, j;
+
+	for (q = 0; q < n; q++)
+		for (j = 0; j < t->rows; j++) {
+			/* those of the first phase */
+			sums.at = t->y - (r->passes - 1) * sums.phase + q * t->next +
+				  j * a->fold * C;
+			row_store(r, u, &sums, p + q, u->g * r->ocg + t->row + j);
+		}
+}
+
 static void pass_run(const struct run *r, const struct unit *u, const struct pass *s)
 {
-	size_t terms = r->icg * r->taps, i, j, p, k, q;
+	const size_t terms = r->icg * r->taps, fold = r->a->fold;
 	const float *w = r->a->w + u->g * r->ocg * terms;
-	struct tile t = { .offs = s->offs, .n = s->n, .next = u->rows * PANEL,
+	struct tile t = { .offs = s->offs, .n = s->n, .next = u->rows * fold * PANEL,
 			  .add = s->term > 0 };
+	size_t i, p, k;
 
 	for (i = 0; i < u->tiles; i++) {
-		size_t row = conv_tile_first(r->a, u->tile + i);
-		size_t rows = conv_tile_first(r->a, u->tile + i + 1) - row;
-
-		t.w = w + row * terms + (r->skip * r->icg + s->term) * rows;
+		t.row = conv_tile_first(r->a, u->tile + i);
+		t.rows = conv_tile_first(r->a, u->tile + i + 1) - t.row;
+		t.w = w + t.row * terms + (s->skip * r->icg + s->term) * t.rows * fold;
 		for (p = 0; p * PANEL < u->pixels; p += k) {
-			t.y = r->sums + p * t.next + (row - u->row) * PANEL;
-			k = panels_run(r, u, &t, rows, p, s->x);
-			for (q = 0; s->last && q < k; q++)
-				for (j = 0; j < rows; j++)
-					row_store(r, u, t.y + q * t.next + j * C, rows * C, p + q,
-						  u->g * r->ocg + row + j);
+			t.y = s->sums + p * t.next + (t.row - u->row) * fold * PANEL;
+			k = panels_run(r, u, &t, t.rows * fold, p, s->x);
+			if (s->last)
+				tile_store(r, u, &t, p, k);
 		}
 	}
 }
 
-static void unit_run(const struct run *r, const struct unit *u)
+/* Those of one phase; results are stored with the @last of them. */
+static void phase_run(const struct run *r, const struct unit *u, const struct taps *t,
+		      float *sums, bool last)
 {
 	const struct rlx_k_conv_nd *a = r->a;
 	size_t x_n = a->copy ? a->ic * r->plane : a->x_n, c, e, all, part;
 	struct pass s = { .x = a->x + u->n * x_n + u->g * r->icg * r->plane +
-			       u->z * a->size[1] * a->size[2] + u->pixel };
+			       u->z * a->size[1] * a->size[2] + u->pixel,
+			  .skip = t->skip, .sums = sums };
+	bool more = true;
 
-	for (c = 0; !s.last; c += r->at_once, s.x += r->at_once * r->plane) {
+	for (c = 0; more; c += t->at_once, s.x += t->at_once * r->plane) {
 		/* a phase that no tap hits has one pass of no terms */
-		bool more = r->hits && c + r->at_once < r->icg;
-
-		all = (more ? r->at_once : r->icg - c) * r->hits;
+		more = t->hits && c + t->at_once < r->icg;
+		all = (more ? t->at_once : r->icg - c) * t->hits;
 		part = rlx_conv_nd_pass(all);
 		e = 0;
 		do {
-			s.offs = r->offs + e;
+			s.offs = t->offs + e;
 			s.n = all - e < part ? all - e : part;
 			e += s.n;
-			s.last = !more && e == all;
+			s.last = last && !more && e == all;
 			pass_run(r, u, &s);
 			s.term += s.n;
 		} while (e < all);
 	}
 }
 
+static void unit_run(const struct run *r, const struct unit *u)
+{
+	size_t each = r->a->pixels * r->a->rows, i;
+
+	for (i = 0; i < r->passes; i++)
+		phase_run(r, u, &r->of[i], r->sums + i * each, i + 1 == r->passes);
+}
+
 void RLX_K(conv_nd)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_nd *a = args;
-	size_t phase[3] = { SIZE_MAX, 0, 0 }, i;
+	size_t phase[3] = { SIZE_MAX, 0, 0 }, each, i;
 	struct run r;
 	struct unit u;
 
@@ -466,13 +570,16 @@ void RLX_K(conv_nd)(const void *args, size_t begin, size_t end, void *scratch)
 		  a->size[2];
 	r.act = (struct conv_act){ a->act, a->act_a, a->act_b };
 	r.fused = RLX_K(conv_act_fuse)(&r.act, &r.fuse);
-	r.offs = scratch;
-	r.sums = (float *)(r.offs + (r.taps > KC ? r.taps : KC));
+	r.passes = a->across / a->fold;
+	each = r.taps > KC ? r.taps : KC;
+	for (i = 0; i < r.passes; i++)
+		r.of[i].offs = (ptrdiff_t *)scratch + i * each;
+	r.sums = (float *)((ptrdiff_t *)scratch + a->across * each);
 	for (i = begin; i < end; i++) {
 		if (!unit_get(&r, i, &u))
 			continue;
 		if (memcmp(phase, u.phase, sizeof(phase)))
-			taps_get(&r, &u);
+			taps_of_unit(&r, &u);
 		memcpy(phase, u.phase, sizeof(phase));
 		segs_get(&r, &u);
 		unit_run(&r, &u);
@@ -547,15 +654,16 @@ static float *phase_pack(const struct rlx_k_conv_nd_pack *pk, float *d, size_t g
 			 const size_t phase[3])
 {
 	const struct rlx_k_conv_nd *a = pk->conv;
-	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups, ci, o, tap;
+	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups, ci, o, tap, q;
 	size_t taps = a->k[0] * a->k[1] * a->k[2], stop = conv_tile_first(a, tile + 1);
 	ptrdiff_t off;
 
 	for (ci = 0; ci < icg; ci++)
-		for (tap = 0; tap_next(a, phase, &tap, &off); tap++)
+		for (tap = 0; tap_next(a, phase, &tap, &off); tap += a->fold)
 			for (o = conv_tile_first(a, tile); o < stop; o++)
-				*d++ = pk->src[(a->transposed ? (g * icg + ci) * ocg + o :
-						(g * ocg + o) * icg + ci) * taps + tap];
+				for (q = 0; q < a->fold; q++)
+					*d++ = pk->src[(a->transposed ? (g * icg + ci) * ocg + o :
+							(g * ocg + o) * icg + ci) * taps + tap + q];
 	return d;
 }
 
@@ -575,7 +683,7 @@ void RLX_K(conv_nd_pack)(const void *args, size_t begin, size_t end,
 		for (i = 0; i < a->tiles; i++)
 			for (p[0] = 0; p[0] < s[0]; p[0]++)
 				for (p[1] = 0; p[1] < s[1]; p[1]++)
-					for (p[2] = 0; p[2] < s[2]; p[2]++)
+					for (p[2] = 0; p[2] < s[2]; p[2] += a->fold)
 						d = phase_pack(pk, d, g, i, p);
 	}
 }

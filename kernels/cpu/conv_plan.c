@@ -450,6 +450,15 @@ static size_t nd_phases(const struct rlx_k_conv_nd *a)
 	return a->transposed ? a->s[0] * a->s[1] * a->s[2] : 1;
 }
 
+/* Those of a row that a unit has, and whether all of them read the same pixels. */
+static void plan_across(struct rlx_k_conv_nd *a)
+{
+	size_t s = a->s[2];
+
+	a->across = a->transposed && s <= RLX_CONV_ND_ACROSS ? s : 1;
+	a->fold = a->k[2] == s && a->d[2] == 1 && a->p[2] % s == 0 ? a->across : 1;
+}
+
 /* Far more phases than pixels and taps: nearly all would be packed and walked for nothing. */
 static bool nd_excess(const struct rlx_k_conv_nd *a)
 {
@@ -503,7 +512,7 @@ static bool plan_input(struct rlx_k_conv_nd *a)
 /* Tiles of output channels, and chunks of them where @units without are few. */
 static void cut_channels(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t units)
 {
-	size_t ocg = a->oc / a->groups, rows = isa >= RLX_ISA_V4 ? 12 : 6;
+	size_t ocg = a->oc / a->groups, rows = (isa >= RLX_ISA_V4 ? 12 : 6) / a->fold;
 
 	a->tiles = ceil_div(ocg, rows);
 	a->chunk = ND_ROWS / rows;
@@ -536,14 +545,15 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 	merge_rows(a);
 	if (nd_excess(a) || !plan_input(a))
 		return false;
+	plan_across(a);
 	ocg = a->oc / a->groups;
 	panel = PAIR * a->c;
 	all = (nd_dim(a, 1) - 1) * a->size[2] + nd_dim(a, 2);
-	more = nd_phases(a) * nd_dim(a, 0);
-	most = min_sz(RLX_CONV_ND_PIXELS, ND_SUMS / min_sz(ocg, ND_ROWS)) / panel;
+	more = nd_phases(a) / a->across * nd_dim(a, 0);
+	most = min_sz(RLX_CONV_ND_PIXELS, ND_SUMS / (min_sz(ocg, ND_ROWS) * a->across)) / panel;
 	/* half as many pixels, down to some panels, while units are few */
 	while (most > RLX_CONV_ND_PANELS &&
-	       a->n * a->groups * more * ceil_div(all, most * panel) < ND_UNITS)
+	       a->n * a->groups * more * a->across * ceil_div(all, most * panel) < ND_UNITS)
 		most = max_sz(most / 2, RLX_CONV_ND_PANELS);
 	cut(isa, a, all, most, more);
 	return true;
@@ -551,15 +561,16 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 
 size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a)
 {
-	return a->n * a->groups * a->chunks * nd_phases(a) * nd_dim(a, 0) * a->blocks;
+	return a->n * a->groups * a->chunks * (nd_phases(a) / a->across) * nd_dim(a, 0) *
+	       a->blocks;
 }
 
 size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a)
 {
 	size_t taps = a->k[0] * a->k[1] * a->k[2];
 
-	return a->pixels * a->rows * sizeof(float) +
-	       max_sz(taps, RLX_CONV_ND_KC) * sizeof(ptrdiff_t);
+	return a->across * (a->pixels * a->rows * sizeof(float) +
+			    max_sz(taps, RLX_CONV_ND_KC) * sizeof(ptrdiff_t));
 }
 
 size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
@@ -613,6 +624,7 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	merge_rows(g);
 	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
 	g->c = rlx_conv_block(isa);
+	g->across = g->fold = 1;
 	/* fewer pixels while units are few: channels cut into more of them gather pixels again */
 	all = g->out[0] * g->out[1] * g->out[2];
 	for (most = RLX_CONV_ND_PANELS; most > 1; most /= 2)

@@ -101,6 +101,30 @@ TEST(transposed_random)
 	}
 }
 
+/* Rows of the output by strides of 1 to 5, with as many taps and with others. */
+TEST(transposed_rows)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd a;
+
+	for (int i = 0; i < 120; i++) {
+		size_t full;
+
+		conv_shape_random(&a, true, &seed);
+		a.act = kt_pick(&seed, 0, 3) ? a.act : RLX_ACT_GELU;
+		a.oc = a.groups * kt_pick(&seed, 1, kt_pick(&seed, 0, 1) ? 4 : 40);
+		a.in[2] = kt_pick(&seed, 1, 45);
+		a.s[2] = kt_pick(&seed, 1, 5);
+		a.k[2] = i % 3 ? a.s[2] : kt_pick(&seed, 1, 9);
+		a.d[2] = kt_pick(&seed, 0, 3) ? 1 : a.d[2];
+		full = (a.in[2] - 1) * a.s[2] + (a.k[2] - 1) * a.d[2] + kt_pick(&seed, 1, 3);
+		a.p[2] = i % 2 ? kt_pick(&seed, 0, 2 * a.s[2]) : a.s[2];
+		a.p[2] = a.p[2] < full ? a.p[2] : 0;
+		a.out[2] = full - a.p[2];
+		shape_run(&a, &seed);
+	}
+}
+
 /* Several passes over terms, several blocks of pixels, chunks of channels. */
 TEST(conv_large)
 {
