@@ -82,7 +82,7 @@ enum rlx_k_b_form {
  * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
  *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
  * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots();
- *		@b_packs: in other runs it is packed
+ *		@b_packs: in other runs it is packed, or summed as if it were
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -193,13 +193,11 @@ static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
 /*
  * Is B, which lies by columns, multiplied along K as it is? If it is read for few rows alone.
  * Where their number may not count, if it is never packed, whose sums go the other way, and K is
- * worth adding up vectors. Then neither A may lie by columns where B has few, which is transposed
- * and has rows to go by.
+ * worth adding up vectors.
  */
 static inline bool rlx_k_gemm_dots(const struct rlx_k_gemm *g)
 {
-	return g->b_form == RLX_B_COLS && (g->strict ? !g->b_packs && g->k >= 64 &&
-							!(g->trans_a && g->n <= 8) :
+	return g->b_form == RLX_B_COLS && (g->strict ? !g->b_packs && g->k >= 64 :
 							g->m <= RLX_K_GEMM_DOT_M);
 }
 

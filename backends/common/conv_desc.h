@@ -49,8 +49,8 @@ static inline bool rlx_conv_is_depthwise(const struct rlx_conv *g)
 }
 /* Else: conv_c's arguments at level @isa, without pointers; false: it does not take the shape. */
 bool rlx_conv_blocked(enum rlx_isa isa, struct rlx_k_conv_c *a, const struct rlx_conv *g);
-/* Plain: rlx_conv_nd_most() of conv_nd, at any level; false: it does not take the shape. */
-bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most);
+/* Plain: rlx_conv_nd_most() of @a before its init, at any level; 0: conv_nd does not take it. */
+size_t rlx_conv_plain_most(struct rlx_k_conv_nd a);
 /*
  * The m of Winograd's F(m x m, 3 x 3) for @a as rlx_conv_blocked() gave it at @isa, with strict
  * bits as the level that gains most by it would have it; then @w is its arguments. 0: it does not

@@ -78,24 +78,18 @@ void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g)
 	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
 }
 
-static void swap_last(size_t d[3])
-{
-	size_t t = d[1];
-
-	d[1] = d[2];
-	d[2] = t;
-}
-
 void rlx_conv_lay_flat(struct rlx_conv *g)
 {
+	size_t *const of[] = { g->in, g->out, g->k, g->s, g->d, g->p };
+	size_t i, t;
+
 	if (g->in[2] != 1 || g->out[2] != 1 || g->k[2] != 1 || g->p[2])
 		return;
-	swap_last(g->in);
-	swap_last(g->out);
-	swap_last(g->k);
-	swap_last(g->s);
-	swap_last(g->d);
-	swap_last(g->p);
+	for (i = 0; i < sizeof(of) / sizeof(*of); i++) {
+		t = of[i][1];
+		of[i][1] = of[i][2];
+		of[i][2] = t;
+	}
 }
 
 void rlx_conv_image(const struct rlx_conv *g, size_t image[2])
@@ -122,15 +116,9 @@ bool rlx_conv_blocked(enum rlx_isa isa, struct rlx_k_conv_c *a, const struct rlx
 	return rlx_conv_c_init(isa, a);
 }
 
-bool rlx_conv_plain_most(const struct rlx_conv *g, size_t *most)
+size_t rlx_conv_plain_most(struct rlx_k_conv_nd a)
 {
-	struct rlx_k_conv_nd a = { 0 };
-
-	rlx_conv_plain(&a, g);
-	if (!rlx_conv_nd_init(RLX_ISA_V3, &a))
-		return false;
-	*most = rlx_conv_nd_most(&a);
-	return true;
+	return rlx_conv_nd_init(RLX_ISA_V3, &a) ? rlx_conv_nd_most(&a) : 0;
 }
 
 size_t rlx_conv_winograd(const struct rlx_lower *lo, enum rlx_isa isa,

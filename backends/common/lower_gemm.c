@@ -25,12 +25,6 @@ bool rlx_gemm_b_stays(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
 	       shape_span(b, 0, b->rank - 2) == 1;
 }
 
-bool rlx_gemm_packs_once(const struct rlx_lower *lo, const struct rlx_k_gemm *g, enum rlx_isa isa)
-{
-	return rlx_gemm_b_stays(lo, g) &&
-	       !(rlx_k_gemm_few_columns(g, isa) && (g->b_form == RLX_B_COLS || g->n == 1));
-}
-
 /* Matrices of @x for each batch of @y. */
 static struct rlx_type repeated(const struct rlx_type *x, const struct rlx_type *y)
 {

@@ -95,7 +95,8 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	a->include_pad = p->include_pad;
 	a->column_major = p->column_major;
 	/* the plan of strict bits is the CPU's, of whatever level */
-	a->blocked = lo->strict && (is_blocked_by(lo, p, 8) || is_blocked_by(lo, p, 16));
+	if (lo->strict && x->rank == 5 && (x->dim[4] == 8 || x->dim[4] == 16))
+		a->blocked = is_blocked_by(lo, p, x->dim[4]);
 	a->type = (uint8_t)x->dtype;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);

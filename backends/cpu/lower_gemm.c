@@ -186,13 +186,13 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
 	const bool few = rlx_k_gemm_few_columns(g, cpu_isa(lo));
-	const bool once = rlx_gemm_packs_once(lo, g, cpu_isa(lo));
+	const bool once = rlx_gemm_packs_once(lo, g, few);
 	struct rlx_k_gemm as_is;
 	struct family f;
 	uint32_t n_ref;
 
 	g->strict = lo->strict;
-	g->b_packs = once;
+	g->b_packs = rlx_gemm_b_packs(g, once, cpu_isa(lo));
 	as_is = *g;
 	if (rlx_dtype_is_int(rlx_lower_out(lo, 0)->dtype) && !rlx_dtype_is_float(a->dtype) &&
 	    !rlx_dtype_is_float(b->dtype))

@@ -349,6 +349,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	const bool wide = y == RLX_F64;
 	const bool is_16bit = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
 	struct rlx_g_launch l = gpu_launch_of(lo, 0);
+	bool few;
 
 	if (g->compute)		/* weights are rounded once, activations for all who read them */
 		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
@@ -365,7 +366,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	rlx_lower_ref_rows(lo, &g->b, 1);
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	g->strict = lo->strict;
-	g->b_packs = rlx_gemm_packs_once(lo, g, RLX_ISA_V4);	/* as the CPU sums then */
+	few = rlx_k_gemm_few_columns(g, RLX_ISA_V4);
+	g->b_packs = rlx_gemm_b_packs(g, rlx_gemm_packs_once(lo, g, few), RLX_ISA_V4);
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (wide)

@@ -145,7 +145,8 @@ static enum rlx_status strict_conv(struct rlx_lower *lo, const struct rlx_conv *
 	a->c.type = a->c.out_type = a->c.bias_type = RLX_F32;
 	if (g.block && blocked_order(lo, &g, a))
 		return lo->status;
-	if (!g.block && !rlx_conv_plain_most(&g, &a->most))
+	a->most = g.block ? 1 : rlx_conv_plain_most(a->c);
+	if (!a->most)
 		return rlx_lower_unsupported(lo, "the CPU's plain kernel does not take it");
 	rlx_conv_refs(lo, &a->c.x, &a->c.bias, &a->c.res, &a->c.y);
 	rlx_lower_ref_in(lo, &a->c.w, 1, 0);

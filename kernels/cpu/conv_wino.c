@@ -84,8 +84,10 @@ RLX_INLINE void out_line(const vf *q, const int s, vf *o, const int so,
 	}
 }
 
+#ifdef RLX_HAS_FMA
 static void out_line_2(const vf *q, vf *o) { out_line(q, 1, o, 1, 2); }
 static void out_line_4(const vf *q, vf *o) { out_line(q, 1, o, 1, 4); }
+#endif
 
 /* One tile of one input block: @x is the block's plane, (iy, ix) its corner. */
 RLX_INLINE void tile_in(const struct run *r, const float *x, ptrdiff_t iy,
@@ -243,12 +245,15 @@ static __attribute__((noinline)) void tile_direct(const struct run *r, const str
 			}
 	}
 	for (size_t i = 0; i < m && oy + i < a->oh; i++) {
+#ifdef RLX_HAS_FMA	/* a level that has strict bits */
 		vf line[4];
 
 		(m == 2 ? out_line_2 : out_line_4)(t + i * r->side, line);
 		for (size_t c = 0; c < m; c++)
-			line[c] = vf_sel(vf_lt(squares, vf_set1(INFINITY)), line[c], o[i * m + c]);
-		row_out(r, &r->fuse, out, line, ((oy + i) * a->ow + ox) * C, cols);
+			o[i * m + c] = vf_sel(vf_lt(squares, vf_set1(INFINITY)), line[c],
+					      o[i * m + c]);
+#endif
+		row_out(r, &r->fuse, out, o + i * m, ((oy + i) * a->ow + ox) * C, cols);
 	}
 }
 
