@@ -82,12 +82,23 @@ static __thread struct worker *worker EMU_TLS;
 __thread struct emu_block *emu_block EMU_TLS;
 
 #if defined(__x86_64__)
-void emu_switch(void **from, void *to);
-__asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
-	"push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
-	"mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
-	"pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
-	".size emu_switch,.-emu_switch\n");
+/*
+ * Leave this stack, of which @from keeps the place, for another. In line and by a jump: processors
+ * predict where calls return to by how they are nested, which those of fibers are not.
+ */
+static inline __attribute__((always_inline)) void emu_switch(void **from, void *to)
+{
+	/* a leaf function may have variables in the 128 bytes below its stack */
+	__asm__ volatile("sub $128,%%rsp\n\tpush %%rbp\n\tlea 1f(%%rip),%%rax\n\tpush %%rax\n\t"
+			 "mov %%rsp,(%0)\n\tmov %1,%%rsp\n\tpop %%rax\n\tjmp *%%rax\n"
+			 "1:\tpop %%rbp\n\tadd $128,%%rsp"
+			 : "+D"(from), "+S"(to)
+			 :
+			 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+			   "r15", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+			   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
+			   "cc", "memory");
+}
 #else
 #error "the emulator's fibers know x86-64 only"
 #endif
@@ -138,11 +149,9 @@ static void lane_start(struct worker *w, unsigned int i)
 	void **sp = (void **)(w->stacks + (size_t)(i + 1) * EMU_STACK);
 	const unsigned int *d = w->l->block;
 
-	/* the return address of emu_switch(), where the stack is as after a call */
+	/* where emu_switch() goes on, with the stack as after a call */
 	*--sp = NULL;
 	*--sp = (void *)lane_main;
-	sp -= 6;
-	memset(sp, 0, 6 * sizeof(*sp));
 	l->sp = sp;
 	l->state = LANE_READY;
 	l->tid[0] = i % d[0];
@@ -161,7 +170,7 @@ static void lane_resume(struct worker *w, unsigned int i)
 	w->self = &w->lane[i];
 	w->resumed++;
 	w->b.thread = (uint16_t)i;
-	w->b.warp_epoch = w->warp_epoch[i / (unsigned int)w->b.warp];
+	w->b.warp_epoch = w->warp_epoch[i >> w->b.warp_bits];
 	w->b.waited = w->self->waited;
 	emu_switch(&w->sp, w->self->sp);
 }
@@ -660,7 +669,9 @@ static struct {
 EMU_API void emu_pdl_wait(void)
 {
 	worker->self->waited = worker->b.waited = true;
-	atomic_store(&pool.waited, true);
+	/* all threads say so: a look is cheaper, where several write */
+	if (!atomic_load_explicit(&pool.waited, memory_order_relaxed))
+		atomic_store(&pool.waited, true);
 }
 
 static pthread_mutex_t grid_lock = PTHREAD_MUTEX_INITIALIZER;

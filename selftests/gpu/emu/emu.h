@@ -52,7 +52,8 @@ enum {
 	EMU_MAX_THREADS = 1024,
 	EMU_SHARED_STATIC = 48 << 10,
 	EMU_SHARED_MAX = 227 << 10,
-	EMU_STACK = 128 << 10,
+	/* no power of two, by which all stacks would have the same few places of a cache */
+	EMU_STACK = (132 << 10) + 320,
 };
 
 enum { EMU_DEVICES = 8 };
