@@ -90,7 +90,7 @@ $(BUILD)/test/gpu/listed $(BUILD)/test/gpu/tune: | $(DRY_LIB)
 
 emu: $(EMU_LIB)
 
-# Images of kernels are kept from one run to the next, by the hash of their source.
+# Images of kernels are kept from one run to the next, by a hash of their source and compiler.
 # The product finds the emulator as it would find a driver: by the loader's path.
 EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))

@@ -506,6 +506,26 @@ TEST(captures_are_joined)
 	CHECK_CU(CU(cuGraphDestroy, void *)(graph));
 }
 
+/* What one compiler made and is kept is not another's, and is still the first one's. */
+static void images_are_of_a_compiler(const struct rlx_gpu_rtc *rtc)
+{
+	static const char *const cxx[] = { "g++", "false", "g++" };
+	char dir[] = "/tmp/rlx-images-XXXXXX", cmd[64];
+	void *prog;
+	int k;
+
+	CHECK(mkdtemp(dir));
+	setenv("RLX_EMU_CACHE", dir, 1);
+	for (k = 0; k < 3; k++) {
+		setenv("RLX_EMU_CXX", cxx[k], 1);
+		CHECK_CU(rtc->new(&prog, "int x;", "x", 0, NULL, NULL));
+		CHECK_EQ(rtc->compile(prog, 0, NULL), k == 1 ? 6 : 0);
+		CHECK_CU(rtc->free(&prog));
+	}
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	CHECK(!system(cmd));
+}
+
 TEST(options_and_images)
 {
 	const struct rlx_gpu_rtc *rtc;
@@ -518,6 +538,7 @@ TEST(options_and_images)
 	CHECK_CU(rtc->new(&prog, "int x;", "x", 0, NULL, NULL));
 	CHECK_EQ(rtc->compile(prog, 1, &opt), 5);
 	CHECK_CU(rtc->free(&prog));
+	images_are_of_a_compiler(rtc);
 	CHECK_EQ(CU(cuModuleLoadData, void **, const void *)(&module,
 			"something that is no image at all"), 200);
 }

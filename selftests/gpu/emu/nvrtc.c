@@ -222,15 +222,61 @@ static void hash_read(const struct program *p, uint64_t h[2])
 	free(read);
 }
 
+static const char *compiler(void)
+{
+	const char *cxx = getenv("RLX_EMU_CXX");
+
+	return cxx && *cxx ? cxx : "g++";
+}
+
+/* What programs are compiled with besides their own options, with checks and without. */
+static const char *const how_checked[] = { "-O1", "-fsanitize=thread",
+	"--param=tsan-instrument-func-entry-exit=0", NULL };
+static const char *const how_fast[] = { "-O2", NULL };
+static const char *const how_all[] = { "-march=native", "-fPIC", "-w", "-fno-strict-aliasing",
+	"-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-nostdinc", "-DRLX_EMU=1", "-x", "c++",
+	"-c", NULL };
+
+static const char *const *how(void)
+{
+	return fast() ? how_fast : how_checked;
+}
+
+static uint64_t mix_all(uint64_t h, const char *const *list)
+{
+	while (*list)
+		h = mix(h, *list++);
+	return h;
+}
+
+/* Which compiler it is: an image of another, or of one since renewed, is not the same. */
+static void compiler_text(char *text, size_t room)
+{
+	const char *cxx = compiler(), *dir = strchr(cxx, '/') ? NULL : getenv("PATH");
+	char path[4096];
+	struct stat st;
+	int found;
+
+	snprintf(path, sizeof(path), "%s", cxx);
+	found = !stat(path, &st) && !dir;
+	for (; dir && !found; dir = strchr(dir, ':') ? strchr(dir, ':') + 1 : NULL) {
+		snprintf(path, sizeof(path), "%.*s/%s", (int)strcspn(dir, ":"), dir, cxx);
+		found = !stat(path, &st);
+	}
+	snprintf(text, room, "%s %lld %lld", path, found ? (long long)st.st_size : 0,
+		 found ? (long long)st.st_mtime : 0);
+}
+
 static void cache_path(const struct program *p, int n, const char *const *opt,
 		       char *path, size_t room)
 {
-	char own[512];
+	char own[512], by[4200];
 	uint64_t h[2];
 
+	compiler_text(by, sizeof(by));
 	hash_read(p, h);
 	for (int k = 0; k < 2; k++) {
-		h[k] = mix(h[k], fast() ? "fast 2" : "checked 2");
+		h[k] = mix(mix_all(mix_all(h[k], how()), how_all), by);
 		h[k] = mix(h[k], p->source);
 		for (int i = 0; i < n; i++)
 			h[k] = mix(h[k], opt[i]);
@@ -294,10 +340,8 @@ static int run(char **argv, const char *log)
 static int compile(struct program *p, const char *dir, const char *headers, int n,
 		   const char *const *opt)
 {
-	static const char *const checked[] = { "-O1", "-fsanitize=thread",
-		"--param=tsan-instrument-func-entry-exit=0" };
 	char src[512], obj[512], so[512], log[512], inc[4100], *argv[128];
-	const char *cxx = getenv("RLX_EMU_CXX");
+	const char *cxx = compiler();
 	uint64_t bytes;
 	int a = 0, err;
 
@@ -306,8 +350,6 @@ static int compile(struct program *p, const char *dir, const char *headers, int 
 	snprintf(so, sizeof(so), "%s/program.so", dir);
 	snprintf(log, sizeof(log), "%s/program.log", dir);
 	snprintf(inc, sizeof(inc), "-I%s", headers);
-	if (!cxx || !*cxx)
-		cxx = "g++";
 	argv[a++] = (char *)cxx;
 	argv[a++] = "-std=c++17";
 	for (int i = 0; i < n && a < 100; i++) {
@@ -324,13 +366,9 @@ static int compile(struct program *p, const char *dir, const char *headers, int 
 		if (o)
 			argv[a++] = (char *)o;
 	}
-	for (int i = 0; i < 3 && !fast(); i++)
-		argv[a++] = (char *)checked[i];
-	if (fast())
-		argv[a++] = "-O2";
-	for (const char *const *o = (const char *const[]){ "-march=native", "-fPIC", "-w",
-		"-fno-strict-aliasing", "-fno-math-errno", "-fno-exceptions", "-fno-rtti",
-		"-nostdinc", "-DRLX_EMU=1", "-x", "c++", "-c", NULL }; *o; o++)
+	for (const char *const *o = how(); *o; o++)
+		argv[a++] = (char *)*o;
+	for (const char *const *o = how_all; *o; o++)
 		argv[a++] = (char *)*o;
 	argv[a++] = inc;
 	argv[a++] = src;
