@@ -9,10 +9,20 @@ TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/% \
 		$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
+# Three hundred programs of ten megabytes each: of the linkers found here the quickest.
+TEST_LD := $(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),-fuse-ld=$(l))))
+
 $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(TEST_EMU) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(TEST_LD) $(LDFLAGS) $< $(TEST_LIB) $(TEST_EMU) $(TRAIN_A) $(LIB_A) $(LDLIBS) \
+		-o $@
+
+# Most of what they take is to be compiled. Not so beside kernels, where references are computed,
+# in what is timed, nor in the emulator of GPUs.
+TEST_SMALL := $(filter-out $(addprefix selftests/,kernels/% bench/% gpubench/%),$(TEST_SRC)) \
+		$(wildcard selftests/lib/*.c)
+$(TEST_SMALL:%.c=$(BUILD)/obj/%.o): CFLAGS += -Og
 
 # Tests of kernels in tiles have them in portable C as well.
 EMU_BIN := $(addprefix $(BUILD)/test/kernels/,gemm gemm_i8 gemm_amx)

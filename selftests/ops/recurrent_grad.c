@@ -240,7 +240,8 @@ static double slope(struct rlx_session *s, struct data *d, int k, const double *
 static void check(struct rlx_session *s, struct data *d, int k, enum what what, uint64_t *seed)
 {
 	int64_t n = rlx_type_count(&d->f.type[k]), i;
-	double *dir = calloc((size_t)n + 1, sizeof(*dir)), got = 0, size = 1, want, h, noise;
+	double *dir = calloc((size_t)n + 1, sizeof(*dir)), got = 0, size = 1, want = 0, h,
+	       noise = 0;
 
 	CHECK(dir);
 	for (i = 0; i < n; i++) {
