@@ -174,6 +174,13 @@ bench-fft-cpu bench-recurrent-cpu: bench-%-cpu:
 	$(Q)BUILD=$(BUILD) $(BUILD)/$*-venv/bin/python $(SWEEP)/$*.py \
 		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
 
+# Training steps against PyTorch, which is what recurrent ops are measured against as well.
+bench-train-cpu:
+	$(Q)tools/setup.sh serve
+	$(Q)+$(BUILDMAKE) $(BUILD)/test/bench/train
+	$(Q)selftests/lib/venv.sh $(BUILD)/recurrent-venv $(SWEEP)/requirements-recurrent.txt
+	$(Q)BUILD=$(BUILD) $(BUILD)/recurrent-venv/bin/python selftests/bench/train.py $(WORDS)
+
 # All of it; the last line sums up the groups, of which AT_ONCE run at a time: each waits for
 # clients, guests or the network now and then, or has one program left to run. With LIMIT what
 # still runs after so many seconds is ended, and told.
@@ -209,7 +216,7 @@ check-arm64:
 	$(Q)$(RUN) -g $@ -j $(JOBS) -t 900 \
 		$(ARM64_BIN:$(BUILD)/test/%='selftests/lib/arm64.sh %')
 
-.PHONY: check check-arm64 asan tsan bench-cpu bench-sweep-cpu bench-fft-cpu \
+.PHONY: check check-arm64 asan tsan bench-cpu bench-sweep-cpu bench-fft-cpu bench-train-cpu \
 	bench-recurrent-cpu $(GROUPS)
 
 include selftests/serve/build.mk
