@@ -7,8 +7,8 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
-KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid lapack nms nonzero pool_i64 pool_u64 \
-		random reverse roi unique)
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,conv_taps_pad det grid lapack nms nonzero pool_i64 \
+		pool_u64 random reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_VNNI := $(wildcard kernels/cpu/*_i8_dot.c)
 KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
@@ -27,19 +27,18 @@ $(foreach k,attention_many conv_reorder copy det ew ew_f32 ew_f64 ew_int gemm_in
 		resize_wide rope sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
-$(foreach k,gemm_bf16 gemm_f16 gemm_f32 gemm_f64 lapack linalg linalg_eigh linalg_mat linalg_qr \
-		linalg_rotate linalg_svd rnn_f64 selective_scan,$(eval KERNEL_OPT_$(k) := -O2))
+$(foreach k,conv_taps gemm_bf16 gemm_f16 gemm_f32 gemm_f64 lapack linalg linalg_eigh \
+		linalg_mat linalg_qr linalg_rotate linalg_svd rnn_f64 selective_scan,\
+	$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
 	$(eval KERNEL_OPT_$(k) := -Os))
 # With vectors of 32 bytes they are as fast small (0.95 to 1.03); of 64 they are not (0.65).
 LEVEL_OPT_v3_rnn := -Os
 LEVEL_OPT_v3_rnn_f64 := -Os
+LEVEL_OPT_v3_conv_taps := -Os
 # As fast by -O2, of which -O3 makes copies.
-LEVEL_OPT_v3_conv_wino := -O2
-LEVEL_OPT_v3_conv_nd := -O2
-LEVEL_OPT_v3_conv_c := -O2
-LEVEL_OPT_v3_conv_dw := -O2
+$(foreach k,conv_c conv_dw conv_nd conv_wino,$(eval LEVEL_OPT_v3_$(k) := -O2))
 LEVEL_OPT_v3_conv_act := -Os
 # Where bits are to be the same those of v3 run, so that levels need not round alike.
 $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
@@ -50,8 +49,8 @@ $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat lina
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd conv_plan \
-		conv_tile conv_wino gemm_bf16 gemm_blocks gemm_epi gemm_f16 gemm_f32 gemm_f64 \
-		gemm_i8 gemm_wq quant rnn rnn_f64,\
+		conv_taps conv_taps_pad conv_tile conv_wino gemm_bf16 gemm_blocks gemm_epi \
+		gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq quant rnn rnn_f64,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3

@@ -382,6 +382,61 @@ struct rlx_k_conv_nd_pack {
 };
 
 /**
+ * struct rlx_conv_grid - one dimension of what conv_taps reads
+ * @in, @k, @out, @s, @d, @p: as in struct rlx_k_conv_nd
+ * @phases: residues of its coordinates modulo @d that the output's pixels meet
+ * @most: elements that are kept of each
+ * @size: elements of a row, with the zeros behind those
+ */
+struct rlx_conv_grid {
+	size_t	in, k, out, s, d, p, phases, most, size;
+};
+
+/* The first coordinate of phase @i of the input. */
+static inline size_t rlx_conv_taps_phase(const struct rlx_conv_grid *g, size_t i)
+{
+	return (i * g->s + g->d - g->p % g->d) % g->d;
+}
+
+/**
+ * struct rlx_k_conv_taps - kernel conv_taps: plain convolution, the sums along the taps, for few
+ * output pixels of many taps. What a tap that is zero meets counts as well: infinite inputs give
+ * NaN in pixels beside those that they reach.
+ * @x: [n][phases][ic][grid], @w: [groups][rows][ic / groups][grid], of conv_taps_pad
+ * @y: plain [n][oc][out]
+ * @x_row, @w_row: elements from one phase of an image, or one row of @w, to the next
+ * @rows: output channels of a group, with rows of zeros up to RLX_CONV_TAPS_ROWS
+ * @part, @results: of a unit: rows, and images times output pixels
+ * @pixels, @phases: of an image; @terms: of a sum on the grid
+ *
+ * One unit is some rows by some results of one group. Scratch: rlx_conv_taps_scratch().
+ */
+struct rlx_k_conv_taps {
+	const float	*x, *w;
+	float		*y;
+	size_t		n, oc, groups, x_row, w_row, rows, part, results;
+	size_t		pixels, phases, terms;
+	struct rlx_conv_grid grid[3];
+};
+
+#define RLX_CONV_TAPS_ROWS	8
+#define RLX_CONV_TAPS_PART	1024	/* terms summed in one pass */
+
+/**
+ * struct rlx_k_conv_taps_pad - kernel conv_taps_pad: planes [.][@real][@c][in] of @x on a grid
+ * @y: [@n][phases][@row], with @before zeros in front and @behind zeros behind
+ * @rows: so many of @y for @real of @x, those between are zeros
+ *
+ * One unit is one of @c planes of one of @n. Scratch: 0.
+ */
+struct rlx_k_conv_taps_pad {
+	const float	*x;
+	float		*y;
+	size_t		n, c, rows, real, row, before, behind;
+	struct rlx_conv_grid grid[3];
+};
+
+/**
  * enum rlx_conv_i8_out - what conv_i8 stores
  * @RLX_CONV_I32: the sum
  * @RLX_CONV_U8, @RLX_CONV_I8: round(sum * scale) + y_zero, saturated; halves

@@ -199,6 +199,9 @@ rlx_lower_fn *cpu_lowering(unsigned int index);
 enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g);
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
+struct rlx_k_conv_nd;
+/* As sums along the taps, if that is faster than by @nd; false: it is not taken. */
+bool cpu_conv_taps(struct rlx_lower *lo, const struct rlx_conv *g, const struct rlx_k_conv_nd *nd);
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);
 uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);

@@ -142,6 +142,8 @@ static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *
 	rlx_conv_plain(&plan, g);
 	if (!rlx_conv_nd_init(cpu_isa(lo), &plan))
 		return rlx_lower_unsupported(lo, "the plain kernel does not take this shape");
+	if (cpu_conv_taps(lo, g, &plan))
+		return lo->status;
 	if (plan.copy)
 		input = pad(lo, &plan);
 	a = rlx_lower_args(lo, sizeof(*a));

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Convolutions of few output pixels and many taps, whose weights come with each run: gradients of
+ * weights. Drawn shapes by conv_taps and by whatever else is chosen, against sums in double.
+ */
+#include "backends/cpu/cpu.h"
+#include "kernels/conv.h"
+#include "rt/session.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { CASES = 60, LEAST = 20 };
+
+/* Images and channels of a group, in two dimensions of pixels. */
+struct shape {
+	int64_t	n, icg, ocg, groups, in[2], k[2], s[2], d[2], p[4], out[2];
+};
+
+static int64_t draw(uint64_t *seed, int64_t low, int64_t high)
+{
+	return low + (int64_t)(rlx_test_rand(seed) % (uint64_t)(high - low + 1));
+}
+
+/* Windows nearly as large as the image, as those of a gradient are. */
+static struct shape shape_of(uint64_t *seed)
+{
+	struct shape z = { .n = draw(seed, 1, 12), .icg = draw(seed, 1, 6),
+			   .ocg = draw(seed, 1, 20), .groups = draw(seed, 1, 5) };
+	int i;
+
+	z.groups = z.groups > 3 ? z.groups - 2 : 1;
+	for (i = 0; i < 2; i++) {
+		z.s[i] = draw(seed, 1, 5) > 3 ? 2 : 1;
+		z.d[i] = draw(seed, 1, 6) > 3 ? draw(seed, 2, 3) : 1;
+		z.k[i] = draw(seed, 1, 30);
+		z.p[i] = draw(seed, 0, 4);
+		z.p[2 + i] = draw(seed, 0, 4);
+		z.out[i] = draw(seed, 1, 5);
+		z.in[i] = (z.out[i] - 1) * z.s[i] + (z.k[i] - 1) * z.d[i] + 1 - z.p[i] -
+			  z.p[2 + i];
+		if (z.in[i] < 1) {
+			z.p[i] = z.p[2 + i] = 0;
+			z.in[i] = (z.out[i] - 1) * z.s[i] + (z.k[i] - 1) * z.d[i] + 1;
+		}
+	}
+	return z;
+}
+
+static struct rlx_session *session_of(struct shape *z, unsigned int threads)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = threads,
+				      .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = rlx_graph_new("taps");
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_session *s;
+	rlx_value x, w;
+
+	x = rlx_input(g, "x", rlx_type(RLX_F32, z->n, z->groups * z->icg, z->in[0], z->in[1]));
+	w = rlx_input(g, "w", rlx_type(RLX_F32, z->groups * z->ocg, z->icg, z->k[0], z->k[1]));
+	rlx_output(g, "y", rlx_emit(g, conv, .x = x, .w = w, .stride = { z->s, 2 },
+				    .dilation = { z->d, 2 }, .pad = { z->p, 4 },
+				    .groups = z->groups));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return s;
+}
+
+static float *at(struct rlx_session *s, enum rlx_io io, const char *name)
+{
+	return rlx_buf_ptr(rlx_session_buf(s, io, name));
+}
+
+static size_t count(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	return (size_t)rlx_type_count(rlx_program_io_type(s->p, io, i));
+}
+
+static void fill(struct rlx_session *s, uint64_t *seed)
+{
+	float *x = at(s, RLX_IO_INPUT, "x"), *w = at(s, RLX_IO_INPUT, "w");
+	size_t i;
+
+	for (i = 0; i < count(s, RLX_IO_INPUT, 0); i++)
+		x[i] = (float)rlx_test_uniform(seed, -1, 1);
+	for (i = 0; i < count(s, RLX_IO_INPUT, 1); i++)
+		w[i] = (float)rlx_test_uniform(seed, -1, 1);
+}
+
+/* One result in double, and the sum of what is added, less its signs. */
+static double truth(const struct shape *z, const float *x, const float *w, size_t r, double *sum)
+{
+	int64_t ow = (int64_t)r % z->out[1], oh = (int64_t)r / z->out[1] % z->out[0];
+	int64_t o = (int64_t)r / (z->out[0] * z->out[1]) % (z->groups * z->ocg);
+	int64_t n = (int64_t)r / (z->out[0] * z->out[1] * z->groups * z->ocg), c, i, j;
+	double y = 0;
+
+	*sum = 0;
+	for (c = 0; c < z->icg; c++)
+		for (i = 0; i < z->k[0]; i++)
+			for (j = 0; j < z->k[1]; j++) {
+				int64_t h = oh * z->s[0] + i * z->d[0] - z->p[0];
+				int64_t v = ow * z->s[1] + j * z->d[1] - z->p[1];
+				int64_t ch = n * z->groups * z->icg + o / z->ocg * z->icg + c;
+				double t;
+
+				if (h < 0 || h >= z->in[0] || v < 0 || v >= z->in[1])
+					continue;
+				t = (double)x[(ch * z->in[0] + h) * z->in[1] + v] *
+				    (double)w[((o * z->icg + c) * z->k[0] + i) * z->k[1] + j];
+				y += t;
+				*sum += fabs(t);
+			}
+	return y;
+}
+
+static bool by_taps(const struct rlx_session *s)
+{
+	const struct cpu_code *code = (const struct cpu_code *)s->p->code;
+	rlx_k_fn *fn = rlx_kernels_get(code->isa)->conv_taps;
+	bool found = false;
+	uint32_t i;
+
+	for (i = 0; i < code->calls.n_call; i++)
+		found |= cpu_calls(code)[i].fn == fn;
+	return found;
+}
+
+/* Results of drawn inputs, after a run that leaves NaN in all memory; bits of two threads. */
+static bool one_case(uint64_t *seed)
+{
+	struct shape z = shape_of(seed);
+	struct rlx_session *s = session_of(&z, 1), *two = session_of(&z, 2);
+	uint64_t data = rlx_test_rand(seed), again = data;
+	size_t i, n = count(s, RLX_IO_OUTPUT, 0);
+	bool taken = by_taps(s);
+	double want, sum;
+	float *y;
+
+	memset(at(s, RLX_IO_INPUT, "x"), 0xff, count(s, RLX_IO_INPUT, 0) * sizeof(float));
+	memset(at(s, RLX_IO_INPUT, "w"), 0xff, count(s, RLX_IO_INPUT, 1) * sizeof(float));
+	CHECK(!rlx_session_run(s));
+	fill(s, &data);
+	fill(two, &again);
+	y = at(s, RLX_IO_OUTPUT, "y");
+	memset(y, 0xff, n * sizeof(*y));
+	CHECK(!rlx_session_run(s) && !rlx_session_run(two));
+	for (i = 0; i < n; i++) {
+		want = truth(&z, at(s, RLX_IO_INPUT, "x"), at(s, RLX_IO_INPUT, "w"), i, &sum);
+		CHECKF(fabs((double)y[i] - want) <= 1e-6 * sum + 1e-30,
+		       "%lld x %lld groups of %lld -> %lld, %lld x %lld by %lld x %lld: result %zu "
+		       "is %g, not %g", (long long)z.n, (long long)z.groups, (long long)z.icg,
+		       (long long)z.ocg, (long long)z.in[0], (long long)z.in[1],
+		       (long long)z.k[0], (long long)z.k[1], i, (double)y[i], want);
+	}
+	CHECK(!memcmp(y, at(two, RLX_IO_OUTPUT, "y"), n * sizeof(*y)));
+	rlx_session_free(s);
+	rlx_session_free(two);
+	return taken;
+}
+
+TEST(drawn_shapes)
+{
+	uint64_t seed = rlx_test_seed();
+	int i, taken = 0;
+
+	for (i = 0; i < CASES; i++)
+		taken += one_case(&seed);
+	printf("# %d of %d by sums along the taps\n", taken, CASES);
+	CHECKF(taken >= LEAST, "%d of %d", taken, CASES);
+}
+
+TEST_MAIN()
