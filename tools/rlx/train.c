@@ -64,36 +64,27 @@ static void find_bad(struct loop *l)
 }
 
 /*
- * One run on the next batch, which is given back at once: a checkpoint behind it then begins
- * with the one after. A param is bound once: to a device it is new each time. @last_try: look
- * where a norm that is not finite comes from, while the batch is there.
+ * One run on the next batch, beside which the one after it comes to the device; where it cannot,
+ * whoever asks for that batch is told. @last_try: look where a norm that is not finite comes from,
+ * while the batch is there.
  */
 static bool run_batch(struct train_job *j, struct rlx_loader *ld, struct train_side *side,
 		      struct loop *last_try)
 {
-	struct rlx_batch b;
-	struct rlx_buf was;
-	unsigned int i;
-	bool ok = true;
+	enum rlx_status ahead;
+	uint64_t run;
 
-	if (rlx_loader_next(ld, &b, -1))
+	if (rlx_loader_feed(ld, side->s))
 		return told(j, rlx_loader_error(ld));
-	for (i = 0; ok && i < b.n; i++) {
-		if (rlx_program_io_find(side->p, b.input[i].io, b.input[i].name) < 0)
-			continue;
-		was = rlx_session_bound(side->s, b.input[i].io, b.input[i].name);
-		if (b.input[i].io == RLX_IO_PARAM && was.arena == b.input[i].buf.arena &&
-		    was.offset == b.input[i].buf.offset)
-			continue;
-		ok = !rlx_session_bind(side->s, b.input[i].io, b.input[i].name, b.input[i].buf);
-	}
-	ok = ok && !rlx_session_run(side->s);
-	if (!ok)
-		told(j, rlx_session_error(side->s));
-	else if (last_try && !norm_is_finite(side))
+	if (rlx_session_submit(side->s, &run))
+		return told(j, rlx_session_error(side->s));
+	ahead = rlx_loader_prefetch(ld, side->s);
+	(void)ahead;
+	if (rlx_session_wait(side->s, run, -1))
+		return told(j, rlx_session_error(side->s));
+	if (last_try && !norm_is_finite(side))
 		find_bad(last_try);
-	rlx_loader_done(ld, &b);
-	return ok;
+	return true;
 }
 
 /* One update: its runs, each on a batch of its own. */
