@@ -397,6 +397,31 @@ example()
 	[ "$(wc -l <examples/train.c)" -lt 200 ]
 }
 
+# The loss falls; stopped and called again it ends with the same bits as without.
+text_example()
+{
+	# shellcheck disable=SC2086 # it may be called by another: ccache gcc
+	$CC -std=gnu11 -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilibuser/include \
+		-I"$BUILD/gen" examples/train_text.c -L"$BUILD/lib" -lrlx-train -lrlx -lm \
+		-o "$tmp/train_text" || return 1
+	text=/usr/share/common-licenses/GPL-3
+	for call in 'whole 30' 'parts 11' 'parts 30'; do
+		# shellcheck disable=SC2086 # folder and steps
+		set -- $call
+		LD_LIBRARY_PATH=$BUILD/lib "$tmp/train_text" $text "$tmp/$1" "$2" >"$tmp/got" ||
+			return 1
+	done
+	cat "$tmp/got"
+	for f in model optim; do
+		cmp "$tmp/whole/checkpoints/step-000000030/$f.safetensors" \
+			"$tmp/parts/checkpoints/step-000000030/$f.safetensors" || return 1
+		! cmp -s "$tmp/whole/checkpoints/step-000000030/$f.safetensors" \
+			"$tmp/parts/checkpoints/step-000000011/$f.safetensors" || return 1
+	done
+	awk '/^ *30  loss/ { got = $3 } END { exit !(got > 1 && got < 3.6) }' "$tmp/got" &&
+	[ "$(wc -c <"$tmp/got")" -gt 300 ] && [ "$(wc -l <examples/train_text.c)" -lt 250 ]
+}
+
 # Weights of 1e30 after a step: it ends, and says where the NaN comes from.
 not_finite()
 {
@@ -435,6 +460,7 @@ check ignored-ends ignored_ends
 check killed killed
 check mistakes mistakes
 check example example
+check text-example text_example
 check not-finite not_finite
 check custom-op custom_op
 finish
