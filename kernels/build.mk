@@ -50,7 +50,8 @@ ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd conv_plan \
 		conv_taps conv_taps_pad conv_tile conv_wino gemm_bf16 gemm_blocks gemm_epi \
-		gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq quant rnn rnn_f64,\
+		gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq norm pool_i64 pool_u64 \
+		quant rnn rnn_f64 rope,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3
