@@ -49,9 +49,9 @@ $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat lina
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd conv_plan \
-		conv_taps conv_taps_pad conv_tile conv_wino gemm_bf16 gemm_blocks gemm_epi \
+		conv_taps conv_taps_pad conv_tile conv_wino det gemm_bf16 gemm_blocks gemm_epi \
 		gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq norm pool_i64 pool_u64 \
-		quant rnn rnn_f64 rope,\
+		quant rnn rnn_f64 rope sortk,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3

@@ -27,17 +27,6 @@ static size_t max_of(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static size_t gcd(size_t a, size_t b)
-{
-	while (b) {
-		size_t t = a % b;
-
-		a = b;
-		b = t;
-	}
-	return a;
-}
-
 /* The furthest that pixels read before, and behind, what stands at the tap's own place. */
 struct reach {
 	size_t	before, behind;
@@ -55,7 +44,7 @@ static void plan_dim(struct rlx_conv_grid *g)
 {
 	struct reach r = reach_of(g);
 
-	g->phases = min_of(g->out, g->d / gcd(g->s, g->d));
+	g->phases = min_of(g->out, g->d / rlx_conv_gcd(g->s, g->d));
 	g->most = min_of((g->in - 1) / g->d + 1, g->k + r.behind);
 	g->size = max_of(g->k + r.behind, g->most + r.before);
 }

@@ -31,13 +31,13 @@ static size_t max_sz(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static size_t gcd(size_t a, size_t b)
+size_t rlx_conv_gcd(size_t a, size_t b)
 {
 	while (b) {
-		size_t t = a % b;
+		size_t rest = a % b;
 
 		a = b;
-		b = t;
+		b = rest;
 	}
 	return a;
 }
@@ -141,7 +141,7 @@ static size_t row_dilation(const struct rlx_k_conv_c *a)
  */
 static void plan_rows(struct rlx_k_conv_c *a)
 {
-	size_t d = row_dilation(a), common = gcd(a->sh, d);
+	size_t d = row_dilation(a), common = rlx_conv_gcd(a->sh, d);
 
 	a->apart = d / common;
 	a->step = min_sz(a->sh / common, a->kh);
@@ -154,6 +154,8 @@ static size_t rows_read(const struct rlx_k_conv_c *a, size_t rows)
 	size_t least = max_sz(a->oh / a->apart, 1);
 	size_t runs = a->apart == 1 || rows < 2 ? 1 : min_sz((rows - 2) / least + 2, rows);
 
+	if (taps < a->step)	/* then those of one run are farther apart than two runs' */
+		runs = 1;
 	return runs * taps + (rows - runs) * a->step;
 }
 
@@ -484,7 +486,7 @@ static bool plan_dim(struct rlx_k_conv_nd *a, size_t j)
 		a->before[j] = far > a->p[j] ? (far - a->p[j]) / s : 0;
 		a->size[j] = a->before[j] + nd_dim(a, j) + (s - 1 + a->p[j]) / s;
 	} else {
-		a->phases[j] = min_sz(a->k[j], s / gcd(a->d[j], s));
+		a->phases[j] = min_sz(a->k[j], s / rlx_conv_gcd(a->d[j], s));
 		a->before[j] = a->p[j];
 		a->size[j] = a->out[j] + far / s;
 	}
