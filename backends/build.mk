@@ -21,6 +21,7 @@ VULKAN_OBJ  := $(if $(filter 1,$(VULKAN)),$(VULKAN_SRC:%.c=$(BUILD)/obj/%.o))
 GPU_TEXT := $(filter-out kernels/gpu/launch%.h kernels/gpu/cost.h, \
 	    $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h))) \
 	    kernels/simd/math.h kernels/simd/ew_rows.h kernels/simd/act.h \
+	    kernels/simd/wino_lines.h \
 	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h \
 	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h libuser/include/rlx/scheme.h
 

@@ -19,14 +19,9 @@
 #define RLX_G_BLOCKS	2
 #include "kernels/gpu/conv.h"
 #include "kernels/simd/act.h"
+#include "kernels/simd/wino_lines.h"
 
 enum { M = WINO_M, SIDE = M + 2, POS = SIDE * SIDE, EDGE = 64, PER = 4, DEPTH = 16 };
-
-/* The points of F(4, 3), and their powers: as on the CPU. */
-#define PA	0.75f
-#define PB	1.5f
-#define PA2	(PA * PA)
-#define PB2	(PB * PB)
 
 /* What lies in scratch: planes of weights, of inputs and of sums; the images at hand. */
 struct planes {
@@ -59,29 +54,6 @@ static DEV inline int64_t lane_of(int64_t channel, int64_t plane, size_t block)
 	return b * plane * (int64_t)block + lane;
 }
 
-static DEV inline void weight_line(const double *g, int s, double *o, int so)
-{
-	const double p[2] = { PA, PB };
-
-	if (M == 2) {
-		o[0] = g[0];
-		o[so] = (g[0] + g[s] + g[2 * s]) * 0.5;
-		o[2 * so] = (g[0] - g[s] + g[2 * s]) * 0.5;
-		o[3 * so] = g[2 * s];
-		return;
-	}
-	o[0] = g[0] * (1 / (double)(PA2 * PB2));
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		const double a = p[i], b = p[1 - i], q = 1 / (2 * a * a * (a * a - b * b));
-		const double even = (g[0] + a * a * g[2 * s]) * q, odd = g[s] * (a * q);
-
-		o[(2 * i + 1) * so] = even + odd;
-		o[(2 * i + 2) * so] = even - odd;
-	}
-	o[(SIDE - 1) * so] = g[2 * s];
-}
-
 /* The planes of each filter: [position][input channel][output channel]. */
 static DEV inline void weights(const struct planes &p)
 {
@@ -92,51 +64,13 @@ static DEV inline void weights(const struct planes &p)
 		for (int k = 0; k < 9; k++)
 			g[k] = p.given[(o * p.ic + i) * 9 + k];
 		for (int k = 0; k < 3; k++)
-			weight_line(g + k, 3, t + k, 3);
+			weight_line(g + k, 3, t + k, 3, M);
 		for (int y = 0; y < SIDE; y++) {
-			weight_line(t + y * 3, 1, out, 1);
+			weight_line(t + y * 3, 1, out, 1, M);
 			for (int x = 0; x < SIDE; x++)
 				p.w[(y * SIDE + x) * p.ic * p.oc + e] = (float)out[x];
 		}
 	}
-}
-
-static DEV inline void in_line(const float *d, float *o, int s)
-{
-	if (M == 2) {
-		o[0] = d[0] - d[2 * s];
-		o[s] = d[s] + d[2 * s];
-		o[2 * s] = d[2 * s] - d[s];
-		o[3 * s] = d[s] - d[3 * s];
-		return;
-	}
-	const int last = (SIDE - 1) * s, four = (SIDE - 2) * s;
-	float e = fmaf(-PB2, d[2 * s], d[four]), f = fmaf(-PB2, d[s], d[3 * s]);
-	float g = fmaf(-PA2, d[2 * s], d[four]), h = fmaf(-PA2, d[s], d[3 * s]);
-
-	o[0] = fmaf(PA2 * PB2, d[0], fmaf(-(PA2 + PB2), d[2 * s], d[four]));
-	o[last] = fmaf(PA2 * PB2, d[s], fmaf(-(PA2 + PB2), d[3 * s], d[last]));
-	o[s] = fmaf(PA, f, e);
-	o[2 * s] = fmaf(-PA, f, e);
-	o[3 * s] = fmaf(PB, h, g);
-	o[four] = fmaf(-PB, h, g);
-}
-
-static DEV inline void out_line(const float *q, int s, float *o, int so)
-{
-	if (M == 2) {
-		o[0] = q[0] + q[s] + q[2 * s];
-		o[so] = q[s] - q[2 * s] - q[3 * s];
-		return;
-	}
-	const int last = (SIDE - 1) * s, four = (SIDE - 2) * s;
-	float e = q[s] + q[2 * s], f = q[s] - q[2 * s];
-	float g = q[3 * s] + q[four], h = q[3 * s] - q[four];
-
-	o[0] = q[0] + e + g;
-	o[so] = fmaf(PA, f, PB * h);
-	o[(M - 2) * so] = fmaf(PA2, e, PB2 * g);
-	o[(M - 1) * so] = fmaf(PA2 * PA, f, fmaf(PB2 * PB, h, q[last]));
 }
 
 /* An image's pixel (@y, @x) of a channel, 0 beyond it. @from: the channel's first */
@@ -179,10 +113,10 @@ static DEV inline void inputs(const struct rlx_k_conv_strict &a, const struct pl
 				     t.x + k % SIDE - (int64_t)a.c.p[2]);
 #pragma unroll
 		for (int k = 0; k < SIDE; k++)
-			in_line(d + k, u + k, SIDE);
+			in_line(d + k, u + k, SIDE, M);
 #pragma unroll
 		for (int k = 0; k < SIDE; k++)
-			in_line(u + k * SIDE, d + k * SIDE, 1);
+			in_line(u + k * SIDE, d + k * SIDE, 1, M);
 #pragma unroll
 		for (int k = 0; k < POS; k++)
 			p.x[k * n + e] = d[k];
@@ -305,7 +239,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct plane
 		d[k] = q[k * p.oc * p.tiles];
 #pragma unroll
 	for (int k = 0; k < SIDE; k++)
-		out_line(d + k, SIDE, u + k, SIDE);
+		out_line(d + k, SIDE, u + k, SIDE, M);
 #pragma unroll
 	for (int k = 0; k < M * SIDE; k++)
 		squares = fmaf(u[k], u[k], squares);
@@ -316,7 +250,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct plane
 		float v;
 
 		if (k % M == 0)
-			out_line(u + k / M * SIDE, 1, line, 1);
+			out_line(u + k / M * SIDE, 1, line, 1, M);
 		if (y >= (int64_t)a.c.out[1] || x >= (int64_t)a.c.out[2])
 			continue;
 		v = squares < INFINITY ? line[k % M] : direct(a, p, t, o, y, x);

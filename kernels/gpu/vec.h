@@ -10,6 +10,7 @@
 #define RLX_INLINE	static DEV inline
 
 typedef float vf;
+typedef double vd;
 typedef int32_t vi;
 typedef uint32_t vu;
 typedef bool vm;
