@@ -30,7 +30,10 @@ enum { ROWS = RLX_CONV_TAPS_ROWS / 2 };
 #endif
 enum { SHIFTS = 3 };
 
-/* @n vectors of ROWS rows of @w by those of SHIFTS places in x, added to @sums. */
+/*
+ * @n vectors of ROWS rows of @w by those of SHIFTS places in x, added to @sums: sums of parts, as
+ * the error of one in floats grows with its terms.
+ */
 static void tile(float *sums, const float *w, size_t row, const float *x, const ptrdiff_t *at,
 		 size_t n)
 {
@@ -41,7 +44,7 @@ static void tile(float *sums, const float *w, size_t row, const float *x, const 
 	for (int i = 0; i < ROWS; i++) {
 		UNROLL
 		for (int j = 0; j < SHIFTS; j++)
-			acc[i][j] = vf_loadu(sums + (i * SHIFTS + j) * RLX_VL);
+			acc[i][j] = vf_zero();
 	}
 	for (size_t k = 0; k < n * RLX_VL; k += RLX_VL) {
 		const vf v[SHIFTS] = { vf_loadu(x0 + k), vf_loadu(x1 + k), vf_loadu(x2 + k) };
@@ -59,8 +62,11 @@ static void tile(float *sums, const float *w, size_t row, const float *x, const 
 	UNROLL
 	for (int i = 0; i < ROWS; i++) {
 		UNROLL
-		for (int j = 0; j < SHIFTS; j++)
-			vf_storeu(sums + (i * SHIFTS + j) * RLX_VL, acc[i][j]);
+		for (int j = 0; j < SHIFTS; j++) {
+			float *sum = sums + (i * SHIFTS + j) * RLX_VL;
+
+			vf_storeu(sum, vf_loadu(sum) + acc[i][j]);
+		}
 	}
 }
 
