@@ -18,28 +18,6 @@ struct shape {
 	uint64_t seed;
 };
 
-/* Numbers of which some are 0, -0, tiny, and now and then one is infinite. */
-static float *numbers(const struct rlx_type *t, uint64_t seed)
-{
-	int64_t n = rlx_type_count(t), i;
-	float *x = malloc((size_t)(n + 1) * sizeof(*x));
-	bool wild = seed % 7 == 0;
-
-	CHECK(x);
-	fill(x, n, seed);
-	for (i = 0; i < n; i++) {
-		uint64_t r = rlx_test_rand(&seed);
-
-		if (r % 16 == 0)
-			x[i] = r & 256 ? 0.0f : -0.0f;
-		else if (r % 16 == 1)
-			x[i] *= 0x1p-80f;
-		else if (wild && r % 1024 == 2)
-			x[i] = INFINITY;
-	}
-	return x;
-}
-
 struct net {
 	struct rlx_graph *g;
 	void		*in[8];
@@ -48,7 +26,7 @@ struct net {
 
 static rlx_value leaf(struct net *n, const struct rlx_type *t, bool fixed, uint64_t seed)
 {
-	float *x = numbers(t, seed);
+	float *x = strict_numbers(t, seed, true);
 	char name[8];
 	rlx_value v;
 

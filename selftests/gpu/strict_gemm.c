@@ -27,25 +27,6 @@ static struct rlx_type matrix(int64_t batch, int64_t rows, int64_t cols)
 	return (struct rlx_type){ RLX_F32, 2, { rows, cols } };
 }
 
-/* Numbers of which some are 0, -0 and tiny, so that signs of zeros and underflow count. */
-static float *numbers(const struct rlx_type *t, uint64_t seed)
-{
-	int64_t n = rlx_type_count(t), i;
-	float *x = malloc((size_t)(n + 1) * sizeof(*x));
-
-	CHECK(x);
-	fill(x, n, seed);
-	for (i = 0; i < n; i++) {
-		uint64_t r = rlx_test_rand(&seed);
-
-		if (r % 16 == 0)
-			x[i] = r & 256 ? 0.0f : -0.0f;
-		else if (seed % 5 == 0 && r % 16 < 4)
-			x[i] *= 0x1p-80f;
-	}
-	return x;
-}
-
 /* @in: where the inputs' numbers go, for the caller to free. */
 static struct rlx_graph *graph_of_product(const struct product *p, void **in, uint32_t *n_in)
 {
@@ -62,7 +43,8 @@ static struct rlx_graph *graph_of_product(const struct product *p, void **in, ui
 
 	*n_in = 0;
 	for (int i = 0; i < 4; i++) {
-		float *x = there[i] ? numbers(&type[i], p->seed + (uint64_t)i) : NULL;
+		float *x = there[i] ? strict_numbers(&type[i], p->seed + (uint64_t)i,
+						    false) : NULL;
 
 		if (!x)
 			continue;

@@ -210,6 +210,31 @@ static inline void fill(float *x, int64_t n, uint64_t seed)
 	}
 }
 
+/*
+ * Numbers of which some are 0, -0 and, of some seeds, tiny, so that signs of zeros and underflow
+ * count; @infinite: now and then one is. The caller frees them.
+ */
+static inline float *strict_numbers(const struct rlx_type *t, uint64_t seed, bool infinite)
+{
+	int64_t n = rlx_type_count(t), i;
+	float *x = malloc((size_t)(n + 1) * sizeof(*x));
+	bool tiny = seed % 5 == 0, wild = infinite && seed % 7 == 0;
+
+	CHECK(x);
+	fill(x, n, seed);
+	for (i = 0; i < n; i++) {
+		uint64_t r = rlx_test_rand(&seed);
+
+		if (r % 16 == 0)
+			x[i] = r & 256 ? 0.0f : -0.0f;
+		else if (r % 16 == 1 || (tiny && r % 16 < 4))
+			x[i] *= 0x1p-80f;
+		else if (wild && r % 1024 == 2)
+			x[i] = INFINITY;
+	}
+	return x;
+}
+
 /* Inputs of a whole batch, and the bytes of a row of each; 0: all rows have the same. */
 struct inputs {
 	unsigned int	n;

@@ -4,7 +4,7 @@
  * tools/train/expected.py): a decoder of bytes and a convolutional net with batch norm. Equal
  * first values, equal batches, AdamW, clipping, a schedule.
  */
-#include "selftests/lib/train_decoder.h"
+#include "selftests/lib/train_cnn.h"
 
 enum { STEPS = 100, ROWS = 32 };
 
@@ -30,16 +30,7 @@ static rlx_value digits(struct train_rig *r)
 	for (i = 0; i < 2; i++) {
 		int64_t out = i ? 16 : 8;
 
-		rlx_vars_enter(r->v, rlx_name("c%d", (int)i));
-		x = rlx_emit(r->g, conv, .x = x, .pad = RLX_INTS(1, 1, 1, 1),
-			     .w = rlx_var(r->g, r->v, "weight", rlx_type(RLX_F32, out, in, 3, 3),
-					  RLX_KAIMING(9 * (double)in), RLX_VAR_MATRIX));
-		rlx_vars_enter(r->v, "bn");
-		x = rlx_batch_norm(r->g, r->v, x, true, NULL);
-		rlx_vars_leave(r->v);
-		rlx_vars_leave(r->v);
-		x = rlx_emit(r->g, pool, .x = rlx_emit(r->g, relu, .x = x), .kind = RLX_POOL_MAX,
-			     .kernel = RLX_INTS(2, 2), .stride = RLX_INTS(2, 2));
+		x = train_cnn_halve(r, train_cnn_conv(r, (int)i, x, in, out));
 		in = out;
 	}
 	x = rlx_emit(r->g, reshape, .x = x, .shape = RLX_INTS(ROWS, 64));
