@@ -298,6 +298,33 @@ TEST(conv_c_far_taps)
 	}
 }
 
+/* Images lower than a stride, in padding higher than the kernel: rows that read none, then one. */
+TEST(conv_c_far_padding)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 40; i++) {
+		struct shape s = shape_random(&seed);
+		size_t reach;
+
+		s.n = kt_pick(&seed, 8, 16);
+		s.ic = kt_pick(&seed, 1, 20);
+		s.oc = kt_pick(&seed, 1, 20);
+		s.ih = kt_pick(&seed, 1, 6);
+		s.iw = kt_pick(&seed, 1, 8);
+		s.kh = 5;
+		s.kw = kt_pick(&seed, 1, 3);
+		s.sh = kt_pick(&seed, 5, 6);
+		s.dh = kt_pick(&seed, 5, 8);
+		reach = (s.kh - 1) * s.dh + 1;
+		s.pt = kt_pick(&seed, reach, 3 * reach);
+		s.pl = kt_pick(&seed, 0, (s.kw - 1) * s.dw);
+		s.oh = extent(s.ih, s.pt + kt_pick(&seed, 0, reach / 2), s.kh, s.dh, s.sh);
+		s.ow = extent(s.iw, s.pl + (s.kw - 1) * s.dw, s.kw, s.dw, s.sw);
+		conv_c_levels(&s, i % 4 == 0, &seed);
+	}
+}
+
 /* Far taps read few more rows of the input than near ones: a unit's rows share them. */
 TEST(conv_c_far_taps_share)
 {
