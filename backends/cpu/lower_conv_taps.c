@@ -81,16 +81,19 @@ static struct extent plan_grid(struct rlx_k_conv_taps *a, const struct rlx_conv 
 
 /* Multiply-adds of a vector by either kernel, and what the grid costs on top of those. */
 static bool is_faster(const struct rlx_lower *lo, const struct rlx_k_conv_nd *nd,
-		      const struct rlx_k_conv_taps *a, size_t plane)
+		      const struct rlx_k_conv_taps *a)
 {
+	/* in double: padding and strides may be such that its product does not fit a size_t */
+	const double plane = (double)a->grid[0].size * (double)a->grid[1].size *
+			     (double)a->grid[2].size;
 	const double lanes = (double)rlx_conv_block(cpu_isa(lo)), ic = (double)nd->ic;
 	const double icg = ic / (double)nd->groups, oc = (double)nd->oc, n = (double)nd->n;
 	const double taps = (double)a->grid[0].k * (double)a->grid[1].k * (double)a->grid[2].k;
 	const size_t row = (nd->out[1] - 1) * nd->size[2] + nd->out[2];
 	const double plain = n * oc * icg * taps * (double)nd->out[0] *
 			     (double)up(row, 2 * (size_t)lanes);
-	const double rows = (double)(a->rows * a->groups), terms = icg * (double)plane;
-	const double grid = (n * (double)a->phases * ic + rows * icg) * (double)plane;
+	const double rows = (double)(a->rows * a->groups), terms = icg * plane;
+	const double grid = (n * (double)a->phases * ic + rows * icg) * plane;
 
 	return terms >= 8 * lanes &&
 	       1.25 * rows * (double)up(a->n * a->pixels, SHIFTS) * terms + 8 * grid < plain;
@@ -153,7 +156,7 @@ bool cpu_conv_taps(struct rlx_lower *lo, const struct rlx_conv *g, const struct 
 	plan.terms = icg * e.plane;
 	plan.x_row = g->ic * e.plane;
 	plan.w_row = up(plan.terms, 16);
-	if (!is_faster(lo, nd, &plan, e.plane))
+	if (!is_faster(lo, nd, &plan))
 		return false;
 	cut(&plan, lanes);
 	px = (struct rlx_k_conv_taps_pad){
