@@ -403,15 +403,17 @@ static inline size_t rlx_conv_taps_phase(const struct rlx_conv_grid *g, size_t i
 /**
  * struct rlx_k_conv_taps - kernel conv_taps: plain convolution, the sums along the taps, for few
  * output pixels of many taps. What a tap that is zero meets counts as well: infinite inputs give
- * NaN in pixels beside those that they reach.
+ * NaN in pixels of their image beside those that they reach.
  * @x: [n][phases][ic][grid], @w: [groups][rows][ic / groups][grid], of conv_taps_pad
  * @y: plain [n][oc][out]
- * @x_row, @w_row: elements from one phase of an image, or one row of @w, to the next
+ * @x_row, @w_row: elements from one phase of an image, or one row of @w, to the next, zeros that
+ *	windows reach before and behind an image included
  * @rows: output channels of a group, with rows of zeros up to RLX_CONV_TAPS_ROWS
  * @part, @results: of a unit: rows, and images times output pixels
  * @pixels, @phases: of an image; @terms: of a sum on the grid
  *
- * One unit is some rows by some results of one group. Scratch: rlx_conv_taps_scratch().
+ * One unit is some rows by some results of one group. Scratch: for each of those results, up to
+ * a multiple of 3, a ptrdiff_t and a vector for each row.
  */
 struct rlx_k_conv_taps {
 	const float	*x, *w;
@@ -426,7 +428,7 @@ struct rlx_k_conv_taps {
 
 /**
  * struct rlx_k_conv_taps_pad - kernel conv_taps_pad: planes [.][@real][@c][in] of @x on a grid
- * @y: [@n][phases][@row], with @before zeros in front and @behind zeros behind
+ * @y: [@n][phases][@row], with @before zeros in front, and zeros behind the planes of a row
  * @rows: so many of @y for @real of @x, those between are zeros
  *
  * One unit is one of @c planes of one of @n. Scratch: 0.
@@ -434,7 +436,7 @@ struct rlx_k_conv_taps {
 struct rlx_k_conv_taps_pad {
 	const float	*x;
 	float		*y;
-	size_t		n, c, rows, real, row, before, behind;
+	size_t		n, c, rows, real, row, before;
 	struct rlx_conv_grid grid[3];
 };
 

@@ -119,7 +119,7 @@ static uint32_t lay(struct rlx_lower *lo, uint32_t k, const struct rlx_k_conv_ta
 	const struct rlx_conv_grid *g = plan->grid;
 	size_t n = plan->n * g[0].phases * g[1].phases * g[2].phases * plan->row;
 	struct rlx_k_conv_taps_pad *a = rlx_lower_args(lo, sizeof(*a));
-	uint32_t tmp = rlx_lower_tmp(lo, (plan->before + n + plan->behind) * sizeof(float));
+	uint32_t tmp = rlx_lower_tmp(lo, (plan->before + n) * sizeof(float));
 
 	*a = *plan;
 	rlx_lower_ref_in(lo, &a->x, k, 0);
@@ -154,14 +154,15 @@ bool cpu_conv_taps(struct rlx_lower *lo, const struct rlx_conv *g, const struct 
 	e = plan_grid(&plan, g);
 	plan.rows = up(g->oc / g->groups, RLX_CONV_TAPS_ROWS);
 	plan.terms = icg * e.plane;
-	plan.x_row = g->ic * e.plane;
+	/* zeros between images, lest what is infinite in one gives NaN in another */
+	plan.x_row = g->ic * e.plane + max_of(e.before, e.behind);
 	plan.w_row = up(plan.terms, 16);
 	if (!is_faster(lo, nd, &plan))
 		return false;
 	cut(&plan, lanes);
 	px = (struct rlx_k_conv_taps_pad){
 		.n = g->n, .c = g->ic, .rows = g->n, .real = g->n, .row = plan.x_row,
-		.before = e.before, .behind = e.behind,
+		.before = e.before,
 	};
 	pw = (struct rlx_k_conv_taps_pad){
 		.n = g->groups * plan.rows, .c = icg, .rows = plan.rows,

@@ -59,7 +59,5 @@ void RLX_K(conv_taps_pad)(const void *args, size_t begin, size_t end, void *scra
 		}
 		if (!u)
 			memset(a->y - a->before, 0, a->before * sizeof(*a->y));
-		if (u + 1 == a->n * a->c)
-			memset(a->y + a->n * phases * a->row, 0, a->behind * sizeof(*a->y));
 	}
 }

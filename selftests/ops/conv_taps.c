@@ -172,4 +172,26 @@ TEST(drawn_shapes)
 	CHECKF(taken >= LEAST, "%d of %d", taken, CASES);
 }
 
+/* What is infinite in one image stays there: others are met by taps that are zero. */
+TEST(images_do_not_meet)
+{
+	struct shape z = { .n = 3, .icg = 4, .ocg = 16, .groups = 1, .in = { 25, 25 },
+			   .k = { 25, 25 }, .s = { 1, 1 }, .d = { 1, 1 }, .p = { 1, 1, 1, 1 },
+			   .out = { 3, 3 } };
+	struct rlx_session *s = session_of(&z, 1);
+	size_t all = count(s, RLX_IO_INPUT, 0), n = count(s, RLX_IO_OUTPUT, 0), i;
+	uint64_t seed = rlx_test_seed();
+	float *x = at(s, RLX_IO_INPUT, "x"), *y = at(s, RLX_IO_OUTPUT, "y");
+
+	CHECK(by_taps(s));
+	fill(s, &seed);
+	for (i = all / 3; i < all / 3 * 2; i++)
+		x[i] = INFINITY;
+	CHECK(!rlx_session_run(s));
+	for (i = 0; i < n; i++)
+		CHECKF(i / (n / 3) == 1 || isfinite(y[i]), "result %zu of %zu is %g", i, n,
+		       (double)y[i]);
+	rlx_session_free(s);
+}
+
 TEST_MAIN()
