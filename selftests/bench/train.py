@@ -217,10 +217,15 @@ def measure(case, threads, precision, args):
         try:
             got = side.losses(CHECKED)
         except Exception as e:  # a compiler that is not there
-            print(f"{side.name}: {str(e).splitlines()[0]}", flush=True)
+            if side in ours:
+                raise
+            print(f"{side.name}: {(str(e) or repr(e)).splitlines()[0]}", flush=True)
             theirs.remove(side)
             continue
         check(side, want, got, precision)
+    if not theirs:
+        raise SystemExit(f"train.py: {' '.join(case)}: no side of PyTorch runs here"
+                         f"{' with ' + repr(args.only) if args.only else ''}")
     best = {s.name: math.inf for s in ours + theirs}
     for _ in range(args.turns):
         for s in ours + theirs:
@@ -238,6 +243,8 @@ def cases(words):
     for w in " ".join(words).split():
         if w in ("decoder", "cnn"):
             some.append([])
+        elif not some:
+            raise SystemExit(f"train.py: {w}: decoder or cnn comes first, then its sizes")
         some[-1].append(w)
     return some or [c.split() for c in STANDARD]
 
