@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Trains a small language model of bytes on a text, and writes some text of its own at the end.
- * Called again with more STEPS it goes on at its last checkpoint, to the same bits.
+ * Called again with more STEPS it goes on at its last checkpoint, to the same bits. FOLDER is of
+ * one TEXT: records that are there are not made anew. It computes on the CPU.
  *
  *	cc train_text.c $(pkg-config --cflags --libs rlx-train) -lm && ./a.out TEXT FOLDER [STEPS]
  */
