@@ -235,14 +235,27 @@ static int integer_class(const struct rlx_graph *b)
 	return own_class(dt);
 }
 
+/* The class of a region of casts alone: what all of its values fit, as floats if there are any. */
+static int casts_class(const struct rlx_graph *b)
+{
+	int cls = RLX_EW_I64, is;
+	uint32_t v;
+
+	for (v = 1; v < b->n_val && cls != RLX_EW_F64; v++) {
+		is = rlx_ew_class(b->val[v].type.dtype);
+		cls = is == RLX_EW_I64 ? cls : is;
+	}
+	return cls;
+}
+
 /*
- * Class of a region: that of its first op on numbers. Casts stand at the edge,
- * and bools fit any class of register.
+ * Class of a region: that of its first op on numbers. Casts stand at the edge, if there is
+ * anything else, and bools fit any class of register.
  */
 int rlx_ew_region_class(const struct rlx_graph *b)
 {
 	const struct rlx_type *in[3];
-	int cls = RLX_EW_F32;
+	int cls = casts_class(b);
 	enum rlx_dtype dt;
 	uint32_t n, k;
 

@@ -674,4 +674,25 @@ EVERYWHERE(istft_of_frames_far_apart)
 		rig_want(r, 0, i, i < 6 ? rig_get(r, 1, i) : 0, 1e-6);
 }
 
+/* Casts alone are a region too: integers go through no float on their way, nor doubles by f32. */
+EVERYWHERE(casts_one_after_the_other)
+{
+	static const int64_t from[] = { 16777217, -16777217, 300, 0x123456789, 9007199791611905 };
+	rlx_value x = rig_input(r, rlx_type(RLX_I64, 5), from);
+	rlx_value narrow = rlx_emit(r->g, cast, .x = x, .to = RLX_I32);
+	int i;
+
+	rig_output(r, rlx_emit(r->g, cast, .x = narrow, .to = RLX_I64));
+	rig_output(r, rlx_emit(r->g, cast, .to = RLX_U8, .x =
+			       rlx_emit(r->g, cast, .x = x, .to = RLX_I16)));
+	rig_output(r, rlx_emit(r->g, cast, .to = RLX_F32, .x =
+			       rlx_emit(r->g, cast, .x = x, .to = RLX_F64)));
+	rig_run(r);
+	for (i = 0; i < 5; i++) {
+		rig_want(r, 0, i, (int32_t)from[i], 0);
+		rig_want(r, 1, i, (uint8_t)from[i], 0);
+		rig_want(r, 2, i, (double)(float)(double)from[i], 0);
+	}
+}
+
 TEST_MAIN()
