@@ -80,6 +80,17 @@ TEST(what_moves_is_done)
 	      "return \"y\"=%4\n");
 }
 
+/* What integers go into and come out of rounds as well, if there are floats between. */
+#define SINE_OF(x, to)	"%5 = cast(x=" x ", to=f32)\n%6 = sin(x=%5)\n%7 = mul(a=%6, b=%2)\n" \
+			"%8 = cast(x=%7, to=i32)\nreturn \"" to "\"=%8\n"
+#define BILLION		"%2 = constant(type=f32[1], data=hex\"286b6e4e\")\n"
+
+TEST(floats_between_integers)
+{
+	alike("%1 = input(name=\"x\", type=f32[5000])\n" BILLION "%3 = mul(a=%1, b=%2)\n"
+	      "%4 = cast(x=%3, to=i32)\n" SINE_OF("%4", "y"));
+}
+
 /* Nine functions of x in one kernel, of which k says which one an element is of. */
 enum { N = 4096, NINE = 9 };
 
@@ -417,6 +428,13 @@ TEST(what_adds_up_otherwise_is_refused_by_name)
 	refused("%1 = input(name=\"x\", type=f32[4,70])\n%2 = asin(x=%1)\nreturn \"y\"=%2\n",
 		(const char *const[]){ op_case_gpu(), "asin", "node ", "f32[4,70]",
 				       "compile for cpu", NULL });
+	/* the host evaluates control flow, bodies too */
+	refused("%1 = input(name=\"p\", type=bool[])\n%2 = input(name=\"x\", type=i32[70])\n"
+		"%3 = if(pred=%1, xs=[%2], then_g=graph \"t\" { "
+		"%1 = input(name=\"x\", type=i32[70])\n"
+		BILLION SINE_OF("%1", "y") "}, else_g=graph \"e\" { "
+		"%1 = input(name=\"x\", type=i32[70])\nreturn \"y\"=%1\n})\nreturn \"y\"=%3\n",
+		(const char *const[]){ "strict bits", "if", "i32[70]", NULL });
 }
 
 TEST_MAIN()
