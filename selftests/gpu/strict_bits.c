@@ -435,6 +435,9 @@ TEST(what_adds_up_otherwise_is_refused_by_name)
 		BILLION SINE_OF("%1", "y") "}, else_g=graph \"e\" { "
 		"%1 = input(name=\"x\", type=i32[70])\nreturn \"y\"=%1\n})\nreturn \"y\"=%3\n",
 		(const char *const[]){ "strict bits", "if", "i32[70]", NULL });
+	/* running sums along columns are rounded once here, and to f32 before on the CPU */
+	refused("%1 = input(name=\"x\", type=f16[40,70])\n%2 = cumsum(x=%1, axis=0)\n"
+		"return \"y\"=%2\n", (const char *const[]){ "strict bits", "cumsum", NULL });
 }
 
 TEST_MAIN()
