@@ -865,11 +865,11 @@ static inline void rlx_g_gemm_describe(const void *args, char *buf, size_t size)
 		       rlx_g_gemm_lines(a, true, rlx_k_type_size(a->b_type)) | 16;
 
 	snprintf(buf, size, "gemm %zux%zux%zu batch=%zu%s %s %s %s %c%c ld=%zu,%zu,%zu at=%d%s%s "
-		 "act=%d", a->m, a->n, a->k, rlx_k_gemm_batches(a),
+		 "act=%d%s", a->m, a->n, a->k, rlx_k_gemm_batches(a),
 		 a->b_step[0] || a->b_step[1] ? "" : " one-b", name[a->a_type], name[a->b_type],
 		 name[a->c_type], a->trans_a ? 't' : 'n', a->b_form == RLX_B_COLS ? 't' : 'n',
 		 a->lda, a->ldb, a->ldc, (int)(odd & -odd), a->b_fixed ? " fixed" : "",
-		 a->residual ? " residual" : "", (int)a->act);
+		 a->residual ? " residual" : "", (int)a->act, a->strict ? " strict" : "");
 }
 
 static inline void rlx_g_gemm_i8_describe(const void *args, char *buf, size_t size)

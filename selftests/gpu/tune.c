@@ -91,6 +91,8 @@ static void forget(void)	/* what is in memory, as a new process would have */
 	pthread_mutex_unlock(&gpu->lock);
 }
 
+static enum rlx_dtype of = RLX_F16;
+
 /* x w, with as many rows, for which there are tiles to choose from. */
 static struct rlx_program *program(int64_t rows, uint32_t flags)
 {
@@ -100,8 +102,8 @@ static struct rlx_program *program(int64_t rows, uint32_t flags)
 	struct rlx_program *p;
 
 	rlx_output(g, "y", rlx_emit(g, matmul,
-				    .a = rlx_input(g, "x", rlx_type(RLX_F16, rows, 512)),
-				    .b = rlx_input(g, "w", rlx_type(RLX_F16, 512, 768))));
+				    .a = rlx_input(g, "x", rlx_type(of, rows, 512)),
+				    .b = rlx_input(g, "w", rlx_type(of, 512, 768))));
 	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
 	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
 	rlx_graph_put(g);
@@ -247,6 +249,23 @@ TEST(another_problem_is_measured_beside_it)
 		CHECK(tuned && !launches);
 	}
 	CHECK(is_target(what));
+}
+
+/* Of other kernels: neither is what the other's program is to take. */
+TEST(strict_bits_are_a_problem_of_their_own)
+{
+	const uint32_t flags[] = { RLX_COMPILE_TUNE, RLX_COMPILE_TUNE | RLX_COMPILE_STRICT_BITS,
+				   0 };
+	char what[640];
+	bool tuned;
+
+	start();
+	of = RLX_F32;
+	for (int i = 0; i < 3; i++) {
+		chosen(900, flags[i], what, sizeof(what), &tuned);
+		CHECKF(tuned && !strstr(what, "gemm_strict") == (i != 1), "%d: %s", i, what);
+	}
+	of = RLX_F16;
 }
 
 TEST(by_the_environment)
