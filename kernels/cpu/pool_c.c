@@ -10,13 +10,6 @@ rlx_k_fn RLX_K(pool_c);
 
 #define C	RLX_VL
 
-/* Once a NaN, always: v > NaN is false, and NaN is taken by the last line. */
-RLX_INLINE vf fold_max(vf acc, vf v)
-{
-	acc = vf_sel(vf_gt(v, acc), v, acc);
-	return vf_sel(vf_isnan(v), v, acc);
-}
-
 /* One window; @x is its first tap inside, @ny by @nx of them. */
 RLX_INLINE vf window(const struct rlx_k_pool *a, const float *x, size_t ny,
 		     size_t nx, const bool max)
@@ -27,7 +20,7 @@ RLX_INLINE vf window(const struct rlx_k_pool *a, const float *x, size_t ny,
 		const float *p = x + i * a->d[1] * a->in[2] * C;
 
 		for (size_t j = 0; j < nx; j++, p += a->d[2] * C)
-			acc = max ? fold_max(acc, vf_loadu(p)) :
+			acc = max ? vf_max_nan(acc, vf_loadu(p)) :
 				    acc + vf_loadu(p);
 	}
 	return acc;

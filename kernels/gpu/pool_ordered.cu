@@ -37,11 +37,7 @@ struct span {
 
 static DEV inline float fold_two(float acc, float v)
 {
-	if (!IS_MAX)
-		return acc + v;
-	if (POOL_BLOCKED)	/* once a NaN, always; of zeros the first */
-		return v != v || v > acc ? v : acc;
-	return vf_max_nan(acc, v);
+	return IS_MAX ? vf_max_nan(acc, v) : acc + v;
 }
 
 /* pool_c.c: @x is the lane's first pixel, @size channels apart. */

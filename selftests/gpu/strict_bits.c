@@ -91,6 +91,14 @@ TEST(floats_between_integers)
 	      "%4 = cast(x=%3, to=i32)\n" SINE_OF("%4", "y"));
 }
 
+TEST(maxima_of_zeros)
+{
+	const struct way device = gpu();
+
+	for (int width = 7; width <= 16; width++)
+		CHECKF(maxima_of_zeros_alike(&cpu, &device, width), "rows of %d", width);
+}
+
 /* Nine functions of x in one kernel, of which k says which one an element is of. */
 enum { N = 4096, NINE = 9 };
 

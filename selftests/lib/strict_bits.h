@@ -301,4 +301,32 @@ static inline uint64_t digest_of(const struct outputs *o)
 	return h;
 }
 
+/*
+ * Which of zeros of either sign are largest, of windows over rows of @width, which may be a block
+ * of channels to one way and not to the other?
+ */
+static inline bool maxima_of_zeros_alike(const struct way *v, const struct way *w, int width)
+{
+	const struct part p = { "zeros", "%1 = input(name=\"x\", type=f32[1,2,6,6,%d])\n"
+				"%2 = pool(x=%1, kernel=[2,2,1])\nreturn \"y\"=%2\n", 0 };
+	struct rlx_graph *g = graph_of(&p, width);
+	float *x = calloc((size_t)(72 * width), sizeof(*x));
+	void *in[] = { x };
+	struct outputs a, b;
+	bool alike;
+
+	CHECK(x);
+	fill(x, 72 * width, 1);
+	for (int i = 0; i < 72 * width; i++)
+		x[i] *= 0;
+	run(g, in, v, 0, &a);
+	run(g, in, w, 0, &b);
+	alike = !a.status && same(&a, &b);
+	outputs_free(&a);
+	outputs_free(&b);
+	free(x);
+	rlx_graph_put(g);
+	return alike;
+}
+
 #endif

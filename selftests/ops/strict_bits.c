@@ -210,6 +210,15 @@ TEST(a_query_alone_and_behind_others)
 	check_last_query("mask=2, window=70");
 }
 
+TEST(maxima_of_zeros)
+{
+	for (size_t w = 1; w < sizeof(ways) / sizeof(*ways) && !refused_here(); w++)
+		for (int width = 7; width <= 16; width++)
+			CHECKF(!has(ways[w].isa) ||
+			       maxima_of_zeros_alike(&ways[0], &ways[w], width),
+			       "rows of %d by %s", width, ways[w].isa);
+}
+
 /* ---- who may have them ---- */
 
 static void refused(const struct rlx_compile_opts *opts, enum rlx_status want, const char *word)
