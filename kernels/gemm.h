@@ -81,8 +81,8 @@ enum rlx_k_b_form {
  * @bias_as_c:	GPU's GEMMs of f16 or bf16, whose C has 16 bits: so have the biases
  * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
  *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
- * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots();
- *		@b_packs: in other runs it is packed, or summed as if it were
+ * @strict:	B by columns is summed one way, however many rows: see rlx_k_gemm_dots(); on a GPU
+ *		sums are the CPU's. @b_packs: in other runs it is packed, or summed as if it were
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.

@@ -396,7 +396,7 @@ struct tiled_range {
 	int64_t	depth, first, last;
 };
 
-/* The thread's sums over steps [first, last) of its team, k of [@from, @to), onto @c. */
+/* The thread's sums over its team's steps of @k, onto @c. */
 static DEV inline void tiled_steps(const struct rlx_k_gemm &g, const operands &o, float *shared,
 				   const struct tiled_job &job, const struct tiled_range &k,
 				   float (*c)[8])
