@@ -180,7 +180,9 @@ RLX_G_KERNEL(gemm_dots, struct rlx_k_gemm, 256)
 	const int64_t n = (int64_t)(a.m * a.n) * batches;
 
 	if (env.pass) {
-		for (int64_t i = (blockIdx.y * gridDim.x + blockIdx.x) * 256 + threadIdx.x; i < n;
+		const int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+
+		for (int64_t i = block * 256 + threadIdx.x; i < n;
 		     i += (int64_t)gridDim.x * gridDim.y * 256)
 			add_up(a, env, i, n);
 		return;
