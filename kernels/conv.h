@@ -138,8 +138,6 @@ static inline void rlx_conv_rows(const struct rlx_k_conv_c *a, size_t oy, size_t
 	y[0] = y[0] < y[1] ? y[0] : y[1];
 }
 
-/* The greatest common divisor, of a stride and a dilation; of @a and 0: @a. */
-size_t rlx_conv_gcd(size_t a, size_t b);
 size_t rlx_conv_c_units(const struct rlx_k_conv_c *a);
 size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a);	/* bytes */
 size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a);		/* packed bytes */

@@ -8,6 +8,7 @@
 
 #include "backends/common/conv_desc.h"
 #include "backends/cpu/cpu.h"
+#include "base/gcd.h"
 
 /* Sums that a unit keeps, in floats; units wanted; results of one at least. */
 enum { SUMS = 96 << 10, UNITS = 16, RESULTS = 24, SHIFTS = 3 };
@@ -44,7 +45,7 @@ static void plan_dim(struct rlx_conv_grid *g)
 {
 	struct reach r = reach_of(g);
 
-	g->phases = min_of(g->out, g->d / rlx_conv_gcd(g->s, g->d));
+	g->phases = min_of(g->out, g->d / rlx_gcd(g->s, g->d));
 	g->most = min_of((g->in - 1) / g->d + 1, g->k + r.behind);
 	g->size = max_of(g->k + r.behind, g->most + r.before);
 }

@@ -31,7 +31,7 @@ static size_t max_sz(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-size_t rlx_conv_gcd(size_t a, size_t b)
+static size_t gcd(size_t a, size_t b)
 {
 	while (b) {
 		size_t rest = a % b;
@@ -141,7 +141,7 @@ static size_t row_dilation(const struct rlx_k_conv_c *a)
  */
 static void plan_rows(struct rlx_k_conv_c *a)
 {
-	size_t d = row_dilation(a), common = rlx_conv_gcd(a->sh, d);
+	size_t d = row_dilation(a), common = gcd(a->sh, d);
 
 	a->apart = d / common;
 	a->step = min_sz(a->sh / common, a->kh);
@@ -486,7 +486,7 @@ static bool plan_dim(struct rlx_k_conv_nd *a, size_t j)
 		a->before[j] = far > a->p[j] ? (far - a->p[j]) / s : 0;
 		a->size[j] = a->before[j] + nd_dim(a, j) + (s - 1 + a->p[j]) / s;
 	} else {
-		a->phases[j] = min_sz(a->k[j], s / rlx_conv_gcd(a->d[j], s));
+		a->phases[j] = min_sz(a->k[j], s / gcd(a->d[j], s));
 		a->before[j] = a->p[j];
 		a->size[j] = a->out[j] + far / s;
 	}

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "base/gcd.h"
 #include "base/shape.h"
 #include "pass/layout.h"
 
@@ -40,24 +41,13 @@ static double up(double n, double unit)
 	return ceil(n / unit) * unit;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t t = a % b;
-
-		a = b;
-		b = t;
-	}
-	return a;
-}
-
 /* @m so far, and what dimension @i of the pixels adds to it. */
 static void add_dim(struct image *m, const struct layout *l, const struct rlx_node *n, uint32_t i)
 {
 	const struct rlx_op_fused_conv *a = n->args;
 	int64_t stride = entry(a->stride, i), dilation = entry(a->dilation, i);
 	int64_t k = layout_type(l, n->in[1])->dim[2 + i], out = layout_type(l, n->out)->dim[2 + i];
-	int64_t phases = stride / gcd(dilation, stride);
+	int64_t phases = stride / (int64_t)rlx_gcd((uint64_t)dilation, (uint64_t)stride);
 	bool last = i + 3 == layout_type(l, n->out)->rank;
 	double pitch = (double)out + (double)(k - 1) * (double)dilation / (double)stride;
 

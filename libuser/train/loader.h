@@ -120,7 +120,6 @@ void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out);
 
 /* ---- loader_place.c: what lies where ---- */
 enum rlx_status __rlx_must_check loader_place(struct rlx_loader *ld, struct rlx_error *err);
-uint64_t loader_gcd(uint64_t a, uint64_t b);
 /* What of the file a read must take to have [offset, offset + bytes): *begin and length. */
 uint64_t loader_span(const struct dataset_part *p, uint64_t offset, uint64_t bytes,
 		     uint64_t *begin);

@@ -8,20 +8,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/gcd.h"
 #include "train/loader.h"
 
 enum { PAGE = 4096, WINDOW_AIM = 16 << 20 };
-
-uint64_t loader_gcd(uint64_t a, uint64_t b)
-{
-	while (b) {
-		uint64_t t = a % b;
-
-		a = b;
-		b = t;
-	}
-	return a;
-}
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
@@ -47,16 +37,16 @@ uint64_t loader_span(const struct dataset_part *p, uint64_t offset, uint64_t byt
 static uint64_t common_unit(const struct rlx_loader *ld, unsigned int part)
 {
 	const struct dataset_part *p = &ld->d.part[part];
-	uint64_t g = loader_gcd(PAGE, p->stride);
+	uint64_t g = rlx_gcd(PAGE, p->stride);
 	unsigned int i;
 
 	if (ld->d.file && !ld->d.stream)
-		g = loader_gcd(g, ld->d.file->info.chunk_bytes);
+		g = rlx_gcd(g, ld->d.file->info.chunk_bytes);
 	if (p->align > 1 && !(p->codec || (ld->layout == RLX_LAYOUT_RESIDENT)))
-		g = loader_gcd(g, loader_gcd(p->base, p->align));
+		g = rlx_gcd(g, rlx_gcd(p->base, p->align));
 	for (i = 0; i < ld->d.fields; i++)
 		if (ld->d.field[i].part == part && ld->d.field[i].offset)
-			g = loader_gcd(g, ld->d.field[i].offset);
+			g = rlx_gcd(g, ld->d.field[i].offset);
 	return g;
 }
 
@@ -112,7 +102,7 @@ static bool place_rows(struct rlx_loader *ld, unsigned int part, uint64_t *at)
 	lp->pitch = round_up(p->bytes + (lp->fixed ? 0 : 2 * p->align + lp->unit),
 			     p->align > 1 ? p->align : 64);
 	if (lp->pitch % lp->unit)
-		lp->unit = loader_gcd(lp->unit, lp->pitch);
+		lp->unit = rlx_gcd(lp->unit, lp->pitch);
 	lp->data = *at;
 	if (!grow(at, lp->pitch, ld->o.batch))
 		return false;
