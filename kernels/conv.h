@@ -348,7 +348,7 @@ enum rlx_conv_order {
 };
 
 /**
- * struct rlx_k_conv_strict - a GPU's convolution of f32 in the CPU's order
+ * struct rlx_k_conv_ordered - a GPU's convolution of f32 in the CPU's order
  * @c: it, but that x, y and res may be blocked; w is as conv_nd_pack's @src; all f32
  * @order: enum rlx_conv_order
  * @x_block, @y_block: channels in a block of x, and of y and res; 0: they are plain
@@ -358,7 +358,7 @@ enum rlx_conv_order {
  * @m: 0, or it goes by Winograd's F(m x m, 3 x 3) as wino_c does, in passes of @pass times @lanes
  *	input channels, so many @images at a time
  */
-struct rlx_k_conv_strict {
+struct rlx_k_conv_ordered {
 	struct rlx_k_conv_nd	c;
 	uint32_t		order;
 	size_t			x_block, y_block, lanes, pass, most, m, images;

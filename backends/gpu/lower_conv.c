@@ -101,7 +101,7 @@ static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, stru
 
 /* Whose order the CPU has of a blocked convolution, which it is a part of the arguments then. */
 static enum rlx_status blocked_order(struct rlx_lower *lo, const struct rlx_conv *g,
-				     struct rlx_k_conv_strict *a)
+				     struct rlx_k_conv_ordered *a)
 {
 	struct rlx_k_conv_c c = { 0 };
 	struct rlx_k_wino_c w;
@@ -130,7 +130,7 @@ static enum rlx_status blocked_order(struct rlx_lower *lo, const struct rlx_conv
 /* In the order in which the CPU sums it, whatever level and layout it has there. */
 static enum rlx_status strict_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 {
-	struct rlx_k_conv_strict *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_ordered *a = rlx_lower_args(lo, sizeof(*a));
 	struct rlx_conv g = *conv;
 	uint32_t k;
 
@@ -151,7 +151,7 @@ static enum rlx_status strict_conv(struct rlx_lower *lo, const struct rlx_conv *
 	rlx_conv_refs(lo, &a->c.x, &a->c.bias, &a->c.res, &a->c.y);
 	rlx_lower_ref_in(lo, &a->c.w, 1, 0);
 	rlx_lower_extent(lo, (int64_t)g.n, NULL);
-	return gpu_call_kernel(lo, rlx_g_conv_strict_launch, 0);
+	return gpu_call_kernel(lo, rlx_g_conv_ordered_launch, 0);
 }
 
 enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)

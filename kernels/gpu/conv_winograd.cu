@@ -30,7 +30,7 @@ struct planes {
 	struct conv_ends ends;
 	int64_t	ic, oc, across, each, first, images, tiles;
 
-	DEV planes(const struct rlx_k_conv_strict &a, const struct rlx_g_env &env)
+	DEV planes(const struct rlx_k_conv_ordered &a, const struct rlx_g_env &env)
 		: from(RLX_G_PTR(const float, a.c.x)), given(RLX_G_PTR(const float, a.c.w)),
 		  ends(conv_ends_of(a.c, env, false, 0)), ic((int64_t)a.c.ic), oc((int64_t)a.c.oc),
 		  across(((int64_t)a.c.out[2] + M - 1) / M),
@@ -74,7 +74,7 @@ static DEV inline void weights(const struct planes &p)
 }
 
 /* An image's pixel (@y, @x) of a channel, 0 beyond it. @from: the channel's first */
-static DEV inline float pixel(const struct rlx_k_conv_strict &a, const float *from, int64_t y,
+static DEV inline float pixel(const struct rlx_k_conv_ordered &a, const float *from, int64_t y,
 			      int64_t x)
 {
 	bool in = (uint64_t)y < a.c.in[1] && (uint64_t)x < a.c.in[2];
@@ -97,7 +97,7 @@ struct tile {
 };
 
 /* [position][input channel][tile] */
-static DEV inline void inputs(const struct rlx_k_conv_strict &a, const struct planes &p)
+static DEV inline void inputs(const struct rlx_k_conv_ordered &a, const struct planes &p)
 {
 	int64_t plane = (int64_t)(a.c.in[1] * a.c.in[2]), n = p.ic * p.tiles;
 
@@ -172,7 +172,7 @@ static DEV inline void product(const struct planes &p, struct staged *s, int64_t
 	}
 }
 
-static DEV inline void products(const struct rlx_k_conv_strict &a, const struct planes &p,
+static DEV inline void products(const struct rlx_k_conv_ordered &a, const struct planes &p,
 				struct staged *s)
 {
 	int64_t down = (p.oc + EDGE - 1) / EDGE, across = (p.tiles + EDGE - 1) / EDGE;
@@ -208,7 +208,7 @@ static DEV inline void weights_back(const struct planes &p, int64_t i, int64_t o
 }
 
 /* Pixel (@y, @x) of the output by a sum of its own. */
-static DEV_OUTLINE float direct(const struct rlx_k_conv_strict &a, const struct planes &p,
+static DEV_OUTLINE float direct(const struct rlx_k_conv_ordered &a, const struct planes &p,
 				const struct tile &t, int64_t o, int64_t y, int64_t x)
 {
 	const float *from = p.from + t.image * (int64_t)a.c.x_n;
@@ -226,7 +226,7 @@ static DEV_OUTLINE float direct(const struct rlx_k_conv_strict &a, const struct 
 }
 
 /* The tile's pixels of channel @o. */
-static DEV inline void end(const struct rlx_k_conv_strict &a, const struct planes &p,
+static DEV inline void end(const struct rlx_k_conv_ordered &a, const struct planes &p,
 			   const struct tile &t, int64_t o, const float *q)
 {
 	const struct conv_ends &ends = p.ends;
@@ -261,7 +261,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct plane
 	}
 }
 
-RLX_G_KERNEL(conv_winograd, struct rlx_k_conv_strict, 256)
+RLX_G_KERNEL(conv_winograd, struct rlx_k_conv_ordered, 256)
 {
 	SHARED(struct staged, s, [1]);
 	const struct planes p(a, env);

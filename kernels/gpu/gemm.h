@@ -24,10 +24,10 @@
 #endif
 
 /* Or this: with strict bits the epilogue is the CPU's (kernels/cpu/gemm_epi.c). */
-#ifndef GEMM_STRICT
-#define GEMM_STRICT	0
+#ifndef GEMM_ORDERED
+#define GEMM_ORDERED	0
 #endif
-#if GEMM_STRICT
+#if GEMM_ORDERED
 #include "kernels/simd/act.h"
 #endif
 
@@ -35,7 +35,7 @@
 template <class T>
 static DEV inline T gemm_act(int act, const struct rlx_k_gemm &a, T x)
 {
-#if GEMM_STRICT
+#if GEMM_ORDERED
 	return vf_act(x, act, (T)a.lo, (T)a.hi);
 #else
 	return act_of(act, (T)a.lo, (T)a.hi, x);
@@ -101,14 +101,14 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	template <class GET>
 	DEV struct added adds(const struct rlx_k_gemm &g, size_t row, size_t col, GET get) const
 	{
-		struct added x = { GEMM_STRICT ? -0.0f : 0, 0, 0 };
+		struct added x = { GEMM_ORDERED ? -0.0f : 0, 0, 0 };
 
 		if (bias)
 			x.bias = bias_bits(g, col);
 		if (row_bias)
 			x.row_bias = row_bias[row];
 		if (r)
-			x.r = GEMM_STRICT ? get(r[row * g.ldr + col]) :
+			x.r = GEMM_ORDERED ? get(r[row * g.ldr + col]) :
 					    (T)g.beta * get(r[row * g.ldr + col]);
 		return x;
 	}
@@ -119,7 +119,7 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 #if GEMM_SCALED
 		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
 #endif
-#if GEMM_STRICT
+#if GEMM_ORDERED
 		sum = fmaf(sum, (T)g.alpha, row_bias ? x.bias + x.row_bias : x.bias);
 		return r ? fmaf(x.r, (T)g.beta, sum) : sum;
 #else
@@ -189,25 +189,29 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 
 /*
  * N sums over LANES neighbours, of which each keeps LEFT at last: from one round to the next half
- * as many, and of twice as many lanes. Returns the first one's number.
+ * as many, and of twice as many lanes. Neighbours meet first, or with HALVES those half of LANES
+ * apart, which is the order of the CPU's vectors. Returns the first one's number.
  */
-template <int LANES, int N, int LEFT, int MASK = 1> static DEV inline int sum_over_lanes(float *c)
+template <int LANES, int N, int LEFT, bool HALVES = false, int ROUND = 1>
+static DEV inline int sum_over_lanes(float *c)
 {
 	if constexpr (N > LEFT) {
-		bool upper = lane_id() & MASK;
+		constexpr int mask = HALVES ? LANES / 2 / ROUND : ROUND;
+		bool upper = lane_id() & mask;
 
 #pragma unroll
 		for (int i = 0; i < N / 2; i++) {
 			float give = upper ? c[i] : c[i + N / 2];
 			float keep = upper ? c[i + N / 2] : c[i];
 
-			c[i] = keep + warp_xor(give, MASK);
+			c[i] = keep + warp_xor(give, mask);
 		}
-		return (upper ? N / 2 : 0) + sum_over_lanes<LANES, N / 2, LEFT, MASK * 2>(c);
+		return (upper ? N / 2 : 0) +
+		       sum_over_lanes<LANES, N / 2, LEFT, HALVES, ROUND * 2>(c);
 	} else {
-		for (int m = MASK; m < LANES; m *= 2)
+		for (int m = ROUND; m < LANES; m *= 2)
 			for (int i = 0; i < LEFT; i++)
-				c[i] += warp_xor(c[i], m);
+				c[i] += warp_xor(c[i], HALVES ? LANES / 2 / m : m);
 		return 0;
 	}
 }

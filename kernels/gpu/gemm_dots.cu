@@ -15,7 +15,7 @@
  * split sums cost 4 bytes each way for each part.
  * Limits: any shape, stride and alignment, as elements are read one by one.
  */
-#define GEMM_STRICT	1
+#define GEMM_ORDERED	1
 #define RLX_G_BLOCKS	2
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemm_tile.h"
@@ -31,33 +31,6 @@ typedef gemm_operands<float, float, float, float> operands;
 static DEV inline float same(float x)
 {
 	return x;
-}
-
-/*
- * N sums over lanes, halves added to each other from the upper one down: of N sums each thread
- * keeps KEPT, whose first one's number is the result.
- */
-template <int N, int MASK> static DEV inline int fold(float *c)
-{
-	if constexpr (N > KEPT && MASK > 0) {
-		bool upper = lane_id() & MASK;
-
-#pragma unroll
-		for (int i = 0; i < N / 2; i++) {
-			float give = upper ? c[i] : c[i + N / 2];
-			float keep = upper ? c[i + N / 2] : c[i];
-
-			c[i] = keep + warp_xor(give, MASK);
-		}
-		return (upper ? N / 2 : 0) + fold<N / 2, MASK / 2>(c);
-	} else {
-#pragma unroll
-		for (int m = MASK; m; m /= 2)
-#pragma unroll
-			for (int i = 0; i < KEPT; i++)
-				c[i] += warp_xor(c[i], m);
-		return 0;
-	}
 }
 
 /* Where a thread's rows and columns are; behind the last, the last. */
@@ -104,7 +77,7 @@ static DEV inline void part_sum(const struct lines &l, int64_t k, int64_t end, f
 	}
 }
 
-/* All parts from @k on up to @end, folded, into KEPT of @total; which: see fold(). */
+/* All parts from @k on up to @end, folded, into KEPT of @total; which: see sum_over_lanes(). */
 static DEV inline int parts_sum(const struct rlx_k_gemm &g, const struct lines &l, int64_t k,
 				int64_t end, float *total)
 {
@@ -115,7 +88,7 @@ static DEV inline int parts_sum(const struct rlx_k_gemm &g, const struct lines &
 		float sum[SUMS] = {};
 
 		part_sum(l, k, end - k < part ? end : k + part, sum);
-		first = fold<SUMS, LANES / 2>(sum);
+		first = sum_over_lanes<LANES, SUMS, KEPT, true>(sum);
 #pragma unroll
 		for (int i = 0; i < KEPT; i++)
 			total[i] += sum[i];

@@ -17,8 +17,8 @@
 #ifdef RLX_KERNEL_gemm_tiled	/* registers for 512 threads of a multiprocessor at least */
 #define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(GEMM_TILE_M, GEMM_TILE_N) * GEMM_TEAMS))
 #endif
-#ifdef RLX_KERNEL_gemm_strict	/* gemm_tiled.h in the CPU's order */
-#define GEMM_STRICT	1
+#ifdef RLX_KERNEL_gemm_ordered	/* gemm_tiled.h in the CPU's order */
+#define GEMM_ORDERED	1
 #define GEMM_TEAMS	1
 #define RLX_G_BLOCKS	(512 / GEMM_TILED_TEAM(GEMM_TILE_M, GEMM_TILE_N))
 #endif
@@ -157,7 +157,7 @@ RLX_G_KERNEL_PDL(gemm_horizontal_f32, struct rlx_g_horizontal, 384)
 
 	small_f32(g, env, (float *)shared, block, &a, first);
 }
-#elif defined(RLX_KERNEL_gemm_tiled) || GEMM_STRICT
+#elif defined(RLX_KERNEL_gemm_tiled) || GEMM_ORDERED
 #include "kernels/gpu/gemm_tiled.h"
 #elif defined(RLX_KERNEL_gemm_grouped_simt)
 RLX_G_KERNEL(gemm_grouped_simt, struct rlx_g_grouped, 256)

@@ -62,7 +62,7 @@
 #define GEMM_TILED_SUMS(m, n, teams)	((teams) * GEMM_TILED_TEAM(m, n) * GEMM_TILED_LD * 4)
 
 /* Of strict sums, whose @parts one block makes: earlier ones beside the stages. */
-#define GEMM_STRICT_MET(m, n, parts)	((parts) > 1 ? (m) * (n) * 4 : 0)
+#define GEMM_ORDERED_MET(m, n, parts)	((parts) > 1 ? (m) * (n) * 4 : 0)
 
 /* Strict dot products (gemm_dots.cu): rows and columns of a block, by those of a thread. */
 #define GEMM_DOTS_M(tm, down)	((tm) * (down))

@@ -8,7 +8,7 @@
  * multiprocessors several teams of threads split k of one tile (split-K within a block) and
  * add up in shared memory, in one order: results do not depend on timing.
  *
- * With strict bits (GEMM_STRICT) the order of a sum is the CPU's (kernels/simd/gemm_drive.h): one
+ * With strict bits (GEMM_ORDERED) the order of a sum is the CPU's (kernels/simd/gemm_drive.h): one
  * fused multiply-add after the other along k, from the bias on, in the parts of
  * rlx_k_gemm_part(), which are added up: by the one block of a tile, whose earlier parts wait in
  * shared memory, or (split-K) a block makes each. Beyond k terms are -0 x 0, which leave a sum as
@@ -28,8 +28,8 @@
 
 #include "kernels/gpu/gemm_tile.h"
 
-#if GEMM_STRICT
-#define TILED_KERNEL	gemm_strict
+#if GEMM_ORDERED
+#define TILED_KERNEL	gemm_ordered
 #define TILED_STEP(c, a, b)	fmaf(a, b, c)
 #else
 #define TILED_KERNEL	gemm_tiled
@@ -109,7 +109,7 @@ template <int ROWS, bool DOWN, bool LEFT> struct tiled_hand {
 					v[e][j] = load_if(q + j, in && j < (DOWN ? left : rest));
 			}
 #pragma unroll
-			for (int j = 0; GEMM_STRICT && LEFT && j < 4; j++)
+			for (int j = 0; GEMM_ORDERED && LEFT && j < 4; j++)
 				v[e][j] = (DOWN ? e * STEP : j) < rest ? v[e][j] : -0.0f;
 		}
 		p += TILED_K * TILED_TEAMS * (DOWN ? ld : 1);
@@ -189,7 +189,7 @@ struct tiled_job {
 
 static DEV inline bool tiled_begins_at_bias(const struct rlx_k_gemm &g)
 {
-	return GEMM_STRICT && rlx_k_gemm_bias_first(&g, rlx_k_gemm_is_thin(&g, RLX_ISA_V4));
+	return GEMM_ORDERED && rlx_k_gemm_bias_first(&g, rlx_k_gemm_is_thin(&g, RLX_ISA_V4));
 }
 
 /* The result; what can be read or written by 16 bytes. */
@@ -202,7 +202,7 @@ struct tiled_result {
 	DEV tiled_result(const struct rlx_k_gemm &all, const struct rlx_g_env &env,
 			 const struct tiled_job &job)
 		: g(all), o(all, env, job.batch), row(job.row), col(job.col),
-		  wide(!GEMM_STRICT &&
+		  wide(!GEMM_ORDERED &&
 		       ((uint64_t)o.c | (uint64_t)o.r | (uint64_t)o.bias |
 			(uint64_t)(g.ldc | g.n | (o.r ? g.ldr : 0)) * 4) % 16 == 0)
 	{
@@ -224,7 +224,7 @@ struct tiled_result {
 			return;
 		}
 		o.four_values(g, i, k, sum.v, left, same, v);
-		o.put_four(g, i, k, v, left, GEMM_STRICT && o.is_wide(g), same);
+		o.put_four(g, i, k, v, left, GEMM_ORDERED && o.is_wide(g), same);
 	}
 
 	DEV void end_wide(size_t i, size_t k, const four &sum) const
@@ -434,7 +434,7 @@ static DEV inline void tiled_steps(const struct rlx_k_gemm &g, const operands &o
 	__syncthreads();
 }
 
-#if GEMM_STRICT
+#if GEMM_ORDERED
 /* What the first part of the thread's sums begins with. */
 static DEV inline void tiled_begin(const struct rlx_k_gemm &g, const operands &o,
 				   const struct tiled_job &job, float (*c)[8])

@@ -181,7 +181,7 @@ template <class TA, class TB, class O, class AS, class GET, class PUT> struct ge
 		}
 		wait();
 		/* a warp's shares by shuffles, then those of all warps */
-		at = sum_over_lanes<WARP, GEMV_M * V, LEFT, ACROSS>(sum);
+		at = sum_over_lanes<WARP, GEMV_M * V, LEFT, false, ACROSS>(sum);
 #pragma unroll
 		for (int i = 0; i < LEFT; i++)
 			smem[(warp_id() * GEMV_M + (at + i) / V) * GEMV_COLS + x + (at + i) % V] =

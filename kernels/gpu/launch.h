@@ -341,7 +341,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/launch_gemm.h"
 #include "kernels/gpu/launch_gemm_f32.h"
-#include "kernels/gpu/launch_conv_strict.h"
+#include "kernels/gpu/launch_conv_ordered.h"
 #include "kernels/gpu/launch_f8.h"
 #include "kernels/gpu/launch_quant.h"
 #include "kernels/gpu/launch_rnn.h"

@@ -124,12 +124,12 @@ static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_
 }
 
 /* Bytes of sums of parts that strict products may have in memory. */
-enum { RLX_G_STRICT_SCRATCH = 256 << 20 };
+enum { RLX_G_ORDERED_SCRATCH = 256 << 20 };
 
 /* Shared memory of a block that makes all @parts of its sums. */
-static inline uint32_t rlx_g_gemm_strict_shared(int32_t m, int32_t n, int64_t parts)
+static inline uint32_t rlx_g_gemm_ordered_shared(int32_t m, int32_t n, int64_t parts)
 {
-	int32_t loaded = GEMM_TILED_LOADED(m, n, 1) + GEMM_STRICT_MET(m, n, parts);
+	int32_t loaded = GEMM_TILED_LOADED(m, n, 1) + GEMM_ORDERED_MET(m, n, parts);
 	int32_t sums = GEMM_TILED_SUMS(m, n, 1);
 
 	return (uint32_t)(loaded > sums ? loaded : sums);
@@ -194,7 +194,7 @@ static inline const char *rlx_g_gemm_bits_why_not(const struct rlx_k_gemm *a, bo
 	return NULL;
 }
 
-static inline const char *rlx_g_gemm_strict_why_not(const void *args,
+static inline const char *rlx_g_gemm_ordered_why_not(const void *args,
 						    const struct rlx_g_launch *l)
 {
 	const char *why = rlx_g_gemm_bits_why_not((const struct rlx_k_gemm *)args, false);
@@ -203,40 +203,40 @@ static inline const char *rlx_g_gemm_strict_why_not(const void *args,
 }
 
 /* Parts that a sum of @k terms is made of, each @part of them. */
-static inline int64_t rlx_g_gemm_strict_parts(size_t k, size_t part)
+static inline int64_t rlx_g_gemm_ordered_parts(size_t k, size_t part)
 {
 	return k > part ? rlx_g_ceil((int64_t)k, (int64_t)part) : 1;
 }
 
 /* Tiles large and small, all parts of a sum by one block; then the same by a block each. */
-static inline bool rlx_g_gemm_strict_plan(const void *args, unsigned int i,
+static inline bool rlx_g_gemm_ordered_plan(const void *args, unsigned int i,
 					  struct rlx_g_launch *l)
 {
 	static const struct rlx_g_gemm_tile tile[] = { { 128, 128 }, { 64, 64 }, { 128, 64 },
 						       { 64, 32 } };
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	int64_t parts = rlx_g_gemm_strict_parts(a->k, rlx_k_gemm_part(a->k));
+	int64_t parts = rlx_g_gemm_ordered_parts(a->k, rlx_k_gemm_part(a->k));
 	int32_t m = tile[i % 4].m, n = tile[i % 4].n;
 
 	if (i > (parts > 1 ? 7 : 3))
 		return false;
 	rlx_g_gemm_tiled_by(a, (struct rlx_g_tiling){ tile[i % 4], 1, i > 3 ? parts : 1 }, l);
-	if (i > 3 && (!l->scratch || l->scratch > RLX_G_STRICT_SCRATCH))
+	if (i > 3 && (!l->scratch || l->scratch > RLX_G_ORDERED_SCRATCH))
 		l->can = false;
 	if (i < 4)
-		l->shared = rlx_g_gemm_strict_shared(m, n, parts);
+		l->shared = rlx_g_gemm_ordered_shared(m, n, parts);
 	l->can = l->can && l->shared <= l->most_shared;
-	RLX_G_VARIANT(l, gemm_strict, .GEMM_TRANS_A = a->trans_a,
+	RLX_G_VARIANT(l, gemm_ordered, .GEMM_TRANS_A = a->trans_a,
 		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
 		      .GEMM_SPLIT_K = i > 3);
 	return true;
 }
 
 /* As tiles of one team have it: the order costs what fetching lines at odd places does. */
-static inline void rlx_g_gemm_strict_cost(const void *args, const struct rlx_g_launch *l,
+static inline void rlx_g_gemm_ordered_cost(const void *args, const struct rlx_g_launch *l,
 					  struct rlx_g_cost *t)
 {
-	const struct rlx_g_gemm_strict_param p = l->param.gemm_strict;
+	const struct rlx_g_gemm_ordered_param p = l->param.gemm_ordered;
 	struct rlx_g_launch as = *l;
 
 	RLX_G_VARIANT(&as, gemm_tiled, .GEMM_TRANS_A = p.GEMM_TRANS_A, .GEMM_B_COLS = p.GEMM_B_COLS,
@@ -259,7 +259,7 @@ static inline bool rlx_g_gemm_dots_plan(const void *args, unsigned int i, struct
 	};
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	const size_t part = rlx_k_gemm_dot_part(a->k);
-	int64_t parts = rlx_g_gemm_strict_parts(a->k, part), tiles;
+	int64_t parts = rlx_g_gemm_ordered_parts(a->k, part), tiles;
 	int32_t m, n, down;
 
 	if (i > (parts > 1 ? 11 : 5))
@@ -274,7 +274,7 @@ static inline bool rlx_g_gemm_dots_plan(const void *args, unsigned int i, struct
 		l->grid[1] = (uint32_t)parts;
 		l->n_launches = 2;
 		l->scratch = (uint64_t)parts * a->m * a->n * rlx_k_gemm_batches(a) * 4;
-		l->can = parts < 65536 && l->scratch <= RLX_G_STRICT_SCRATCH;
+		l->can = parts < 65536 && l->scratch <= RLX_G_ORDERED_SCRATCH;
 	}
 	RLX_G_VARIANT(l, gemm_dots, .DOTS_M = m, .DOTS_N = n, .DOTS_DOWN = down);
 	return true;
@@ -347,8 +347,8 @@ static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *
 		  rlx_g_gemm_tf32_cost },
 		{ RLX_G_gemm_tiled, rlx_g_gemm_tiled_why_not, rlx_g_gemm_tiled_plan,
 		  rlx_g_gemm_tiled_cost },
-		{ RLX_G_gemm_strict, rlx_g_gemm_strict_why_not, rlx_g_gemm_strict_plan,
-		  rlx_g_gemm_strict_cost },
+		{ RLX_G_gemm_ordered, rlx_g_gemm_ordered_why_not, rlx_g_gemm_ordered_plan,
+		  rlx_g_gemm_ordered_cost },
 		{ RLX_G_gemm_dots, rlx_g_gemm_dots_why_not, rlx_g_gemm_dots_plan,
 		  rlx_g_gemm_dots_cost },
 	};

@@ -263,7 +263,7 @@ TEST(strict_bits_are_a_problem_of_their_own)
 	of = RLX_F32;
 	for (int i = 0; i < 3; i++) {
 		chosen(900, flags[i], what, sizeof(what), &tuned);
-		CHECKF(tuned && !strstr(what, "gemm_strict") == (i != 1), "%d: %s", i, what);
+		CHECKF(tuned && !strstr(what, "gemm_ordered") == (i != 1), "%d: %s", i, what);
 	}
 	of = RLX_F16;
 }

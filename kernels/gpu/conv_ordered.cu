@@ -3,13 +3,13 @@
  * Convolutions of f32 with strict bits: each sum has the CPU's terms in the CPU's order, whatever
  * the layout here: conv_nd.c's, conv_c.c's or conv_dw.c's (enum rlx_conv_order).
  *
- * Algorithm: implicit GEMM. conv_strict: of a step of 16 terms a table says once for all columns
+ * Algorithm: implicit GEMM. conv_ordered: of a step of 16 terms a table says once for all columns
  * where they lie; weights and inputs go to shared memory, and 256 threads have 4 x 4 sums each of
  * 64 channels x 64 pixels. Sums of a pass begin at 0, the first one's at the bias where the order
  * has it so, and are added to those of the passes before. Padding is 0 as on the CPU; where the
  * CPU leaves taps out, a mark stands for the input, which makes a multiply-add none. Behind a
  * pass's last term -0 x 0 leaves sums as they are, be they -0.
- * conv_strict_each: a thread for each output, for groups of few channels.
+ * conv_ordered_each: a thread for each output, for groups of few channels.
  *
  * Traffic: x is read ceil(channels / 64) times for each tap, mostly from caches, weights
  * ceil(pixels / 64) times, y once. Of conv_c's order weights are read taps apart.
@@ -17,7 +17,7 @@
  * and products do not overlap but between blocks.
  */
 #define ELEM_TYPE	2	/* RLX_F32 */
-#ifdef RLX_KERNEL_conv_strict
+#ifdef RLX_KERNEL_conv_ordered
 #define RLX_G_BLOCKS	3
 #endif
 #include "kernels/gpu/conv.h"
@@ -34,7 +34,7 @@ struct terms {
 	int	full_terms, all;	/* (lanes, tap)s with all lanes, and all */
 	int	pass, at_once;
 
-	DEV terms(const struct rlx_k_conv_strict &a, const struct conv &c)
+	DEV terms(const struct rlx_k_conv_ordered &a, const struct conv &c)
 		: lanes((int)a.lanes), full(0), tail(0), kw(c.dim[2].taps), full_terms(0), all(0),
 		  pass((int)a.pass), at_once(0)
 	{
@@ -99,7 +99,7 @@ static DEV inline int64_t channel_at(int channel, int64_t plane, size_t block)
 struct met {
 	int	off, by[3], weight;
 
-	DEV void set(const struct rlx_k_conv_strict &a, const struct conv &c, struct conv_term t)
+	DEV void set(const struct rlx_k_conv_ordered &a, const struct conv &c, struct conv_term t)
 	{
 		int at = 0;
 
@@ -118,7 +118,7 @@ struct source {
 	const float	*x;
 	int		at[3];
 
-	DEV void set(const struct rlx_k_conv_strict &a, const struct conv &c,
+	DEV void set(const struct rlx_k_conv_ordered &a, const struct conv &c,
 		     const struct conv_col &col)
 	{
 		int64_t begin = 0, plane = (int64_t)(a.c.in[0] * a.c.in[1] * a.c.in[2]);
@@ -134,7 +134,7 @@ struct source {
 	}
 
 	/* 0 beyond the input, or LEFT_OUT */
-	DEV uint32_t get(const struct rlx_k_conv_strict &a, const struct met &m) const
+	DEV uint32_t get(const struct rlx_k_conv_ordered &a, const struct met &m) const
 	{
 		bool in = conv_inside(a.c, at, m.by);
 		bool row = (unsigned int)(at[1] + m.by[1]) < (unsigned int)a.c.in[1];
@@ -161,7 +161,7 @@ static DEV inline float begin_at(const struct conv_ends &o, int64_t channel)
 }
 
 /* Where a channel's pixel of y is. */
-static DEV inline int64_t place_of(const struct rlx_k_conv_strict &a, int64_t image, int64_t pixel,
+static DEV inline int64_t place_of(const struct rlx_k_conv_ordered &a, int64_t image, int64_t pixel,
 				   int64_t channel, int64_t plane)
 {
 	return image * (int64_t)a.c.y_n + channel_at((int)channel, plane, a.y_block) +
@@ -180,7 +180,7 @@ static DEV inline float meet(const struct conv_ends &o, int64_t place, int pass,
 }
 
 /* All passes done: the sum's end. */
-static DEV inline void end(const struct rlx_k_conv_strict &a, const struct conv_ends &o,
+static DEV inline void end(const struct rlx_k_conv_ordered &a, const struct conv_ends &o,
 			   int64_t channel, int64_t place, float sum)
 {
 	if (ORDER == RLX_CONV_ORDER_ND) {
@@ -191,7 +191,7 @@ static DEV inline void end(const struct rlx_k_conv_strict &a, const struct conv_
 	o.y[place] = vf_act(sum, (int)a.c.act, a.c.act_a, a.c.act_b);
 }
 
-#ifdef RLX_KERNEL_conv_strict
+#ifdef RLX_KERNEL_conv_ordered
 struct tiles {
 	float		a[DEPTH][EDGE + 4], b[DEPTH][EDGE + 4];
 	struct met	met[DEPTH];
@@ -203,7 +203,7 @@ struct job {
 	struct terms		order;
 	struct source		from;
 
-	DEV job(const struct rlx_k_conv_strict &a, const struct rlx_g_env &env, int64_t tile)
+	DEV job(const struct rlx_k_conv_ordered &a, const struct rlx_g_env &env, int64_t tile)
 		: t(conv_tile_at(a.c, env, tile, EDGE, EDGE)), order(a, t.c)
 	{
 		int64_t col = t.col + threadIdx.x % EDGE;
@@ -213,7 +213,7 @@ struct job {
 };
 
 /* Terms [@k, @k + DEPTH), of which those below @last are of the pass, in shared memory. */
-static DEV inline void fetch(const struct rlx_k_conv_strict &a, const struct job &j,
+static DEV inline void fetch(const struct rlx_k_conv_ordered &a, const struct job &j,
 			     struct tiles *s, int k, int last)
 {
 	const struct conv_tile &t = j.t;
@@ -251,7 +251,7 @@ static DEV inline void multiply(float (*sum)[PER], const struct tiles *s)
 }
 
 /* The block's tile @i. */
-static DEV inline void product(const struct rlx_k_conv_strict &a, const struct rlx_g_env &env,
+static DEV inline void product(const struct rlx_k_conv_ordered &a, const struct rlx_g_env &env,
 			       struct tiles *s, int64_t i)
 {
 	const struct conv_ends o = conv_ends_of(a.c, env, false, 0);
@@ -296,7 +296,7 @@ static DEV inline void product(const struct rlx_k_conv_strict &a, const struct r
 	__syncthreads();
 }
 
-RLX_G_KERNEL(conv_strict, struct rlx_k_conv_strict, 256)
+RLX_G_KERNEL(conv_ordered, struct rlx_k_conv_ordered, 256)
 {
 	SHARED(struct tiles, s, [1]);
 	int64_t tiles = rlx_g_conv_tiles(&a.c, EDGE, EDGE);
@@ -320,7 +320,7 @@ static DEV inline int64_t phase_of(const struct rlx_k_conv_nd &a, int64_t *q)
 }
 
 /* Channel @channel's pixel of an image. */
-static DEV inline void one(const struct rlx_k_conv_strict &a, const struct rlx_g_env &env,
+static DEV inline void one(const struct rlx_k_conv_ordered &a, const struct rlx_g_env &env,
 			   int64_t image, int64_t channel, int64_t pixel)
 {
 	const struct conv_ends o = conv_ends_of(a.c, env, false, 0);
@@ -358,7 +358,7 @@ static DEV inline void one(const struct rlx_k_conv_strict &a, const struct rlx_g
 }
 
 /* Outputs as y has them, side by side. */
-RLX_G_KERNEL(conv_strict_each, struct rlx_k_conv_strict, 256)
+RLX_G_KERNEL(conv_ordered_each, struct rlx_k_conv_ordered, 256)
 {
 	int64_t lanes = a.y_block ? (int64_t)a.y_block : 1, plane = conv_plane(a.c);
 	int64_t blocks = ((int64_t)a.c.oc + lanes - 1) / lanes;
