@@ -30,6 +30,19 @@ template <class OP> static DEV inline float fold16(float v)
 	return v;
 }
 
+/* Neighbouring parts of @all, as evenly as may be, of team @team of a block's @teams. */
+struct part_range {
+	int64_t	from, to, each;
+};
+
+static DEV inline struct part_range part_range_of(int64_t all, int teams, int team)
+{
+	const int64_t of = (int64_t)gridDim.x * teams, each = (all + of - 1) / of;
+	const int64_t from = ((int64_t)blockIdx.x * teams + team) * each, to = from + each;
+
+	return { from < all ? from : all, to < all ? to : all, each };
+}
+
 /*
  * The sum of what @block finds of each of @blocks, as a warp's first thread has it, in their order
  * and in a double: by one warp, or by all of @WARPS, which take blocks in turns. Every thread gets

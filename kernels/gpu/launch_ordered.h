@@ -50,6 +50,17 @@ static inline bool rlx_g_are_few(int64_t rows, const struct rlx_g_launch *l)
 	return rows < 2 * (l->processors ? (int64_t)l->processors : 1);
 }
 
+/*
+ * Threads for so many parts of few long rows by @lanes each, of which a team has neighbours: what
+ * it asks of a whole row it asks once, so that there are no more teams than run at a time.
+ */
+static inline void rlx_g_part_teams(struct rlx_g_launch *l, int64_t parts, int64_t lanes)
+{
+	const int64_t most = (int64_t)(l->processors ? l->processors : 1) * (1024 / lanes);
+
+	rlx_g_teams(l, parts < most ? parts : most, lanes);
+}
+
 /* How many warps have one of @rows of @n; 0: parts, by @passes launches. */
 static inline int32_t rlx_g_row_warps(int64_t rows, int64_t n, uint32_t passes,
 				      struct rlx_g_launch *l)
@@ -57,8 +68,9 @@ static inline int32_t rlx_g_row_warps(int64_t rows, int64_t n, uint32_t passes,
 	const int64_t blocks = rlx_g_ceil(n, 1024);
 	const int32_t warps = blocks == 1 ? 1 : rlx_g_are_few(rows, l) ? 0 : 8;
 
-	rlx_g_teams(l, !n ? 0 : warps ? rows : rows * blocks, warps ? 32 * warps : 32);
+	rlx_g_teams(l, n ? rows : 0, 32 * (warps ? warps : 1));
 	if (!warps) {
+		rlx_g_part_teams(l, rows * blocks, 32);
 		l->n_launches = passes;
 		l->scratch = (uint64_t)(rows * blocks) * 3 * sizeof(float);
 	}
@@ -73,11 +85,12 @@ static inline void rlx_g_softmax_ordered(const struct rlx_k_softmax *a, struct r
 
 	if (a->x_type != RLX_F32 || a->y_type != RLX_F32)
 		return;
-	rlx_g_teams(l, parts ? lines * blocks : lines, cols ? 8 : whole || parts ? 16 : 256);
+	rlx_g_teams(l, lines, cols ? 8 : whole ? 16 : 256);
 	RLX_G_VARIANT(l, softmax_ordered, .SOFTMAX_LOG = a->log, .SOFTMAX_COLUMNS = cols,
 		      .SOFTMAX_TEAMS = parts ? 0 : whole || cols ? 1 : 16);
 	if (!parts)
 		return;
+	rlx_g_part_teams(l, lines * blocks, 16);
 	l->n_launches = 3;
 	l->scratch = (uint64_t)(lines * blocks) * 2 * sizeof(float);
 }

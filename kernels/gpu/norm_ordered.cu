@@ -50,26 +50,7 @@ struct span {
 	int	step;
 };
 
-/* Of @n values that f gives: sums of block @b. */
-template <class F> struct plain_block {
-	F	f;
-	int64_t	n;
-	DEV inline float operator()(int64_t b) const
-	{
-		const int l = lane_id(), lane = lane16();
-		const int64_t end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
-		int64_t i = b * BLOCK;
-		float s = 0;
-
-		for (; i + 32 <= end; i += 32)
-			s += f(i + l);
-		for (; i < end; i += 16)
-			s += l < 16 && i + lane < end ? f(i + lane) : 0.0f;
-		return fold16<ordered_sum>(s + warp_xor(s, 16));
-	}
-};
-
-/* The same of their distances from @mean, or of these squared. */
+/* Sums of block @b of @n values that f gives: of distances from @mean, or of their squares. */
 template <class F, bool SQUARES> struct distance_block {
 	F	f;
 	int64_t	n;
@@ -121,30 +102,71 @@ static DEV inline float mean_of_parts(const float *part, int64_t n)
 
 enum { PLAIN, SQUARES, DISTANCES };	/* what a launch adds up; the latter: and their squares */
 
-/* Of block @b. */
-template <class F> static DEV inline void leave_parts(F f, int64_t n, int64_t b, float *part,
-						      int64_t total, int what)
+/* What the blocks of one row left: each kind behind @total of the one before it. */
+struct parts {
+	float	*at;
+	int64_t	total, n;
+};
+
+/* Of block @b. @m: the row's mean, of which distances are */
+template <class F> static DEV inline void leave_parts(F f, struct parts p, int64_t b, int what,
+						      float m)
 {
-	const float m = what == DISTANCES ? mean_of_parts(part, n) : 0;
-	const float v = what == DISTANCES ? distance_block<F, false>{ f, n, m }(b) :
-			what == SQUARES ? distance_block<F, true>{ f, n, 0 }(b) :
-					  plain_block<F>{ f, n }(b);
-	const float w = what == DISTANCES ? distance_block<F, true>{ f, n, m }(b) : 0;
+	const float v = what == SQUARES ? distance_block<F, true>{ f, p.n, 0 }(b) :
+					  distance_block<F, false>{ f, p.n, m }(b);
+	const float w = what == DISTANCES ? distance_block<F, true>{ f, p.n, m }(b) : 0;
 
 	if (lane_id())
 		return;
-	part[b + (what == DISTANCES ? total : 0)] = v;
+	p.at[b + (what == DISTANCES ? p.total : 0)] = v;
 	if (what == DISTANCES)
-		part[b + 2 * total] = w;
+		p.at[b + 2 * p.total] = w;
 }
 
-static DEV inline struct statistics statistics_of_parts(const float *part, int64_t n,
-							int64_t total, bool rms)
+static DEV inline struct statistics statistics_of_parts(struct parts p, bool rms)
 {
 	if (rms)
-		return { 0, 0, (float)(sum_of_parts(part, n) / (double)n) };
-	return statistics_of(mean_of_parts(part, n), sum_of_parts(part + total, n),
-			     sum_of_parts(part + 2 * total, n), n);
+		return { 0, 0, (float)(sum_of_parts(p.at, p.n) / (double)p.n) };
+	return statistics_of(mean_of_parts(p.at, p.n), sum_of_parts(p.at + p.total, p.n),
+			     sum_of_parts(p.at + 2 * p.total, p.n), p.n);
+}
+
+/* A launch's rows, of @n numbers each. @all: rows that the scratch is for */
+struct long_rows {
+	int64_t	rows, all, n;
+	bool	rms;
+};
+
+/*
+ * A launch of those that blocks of few long rows go through: sums, distances (not for rms) and
+ * results. A warp has neighbouring blocks, and adds up what a row's blocks left once for each row.
+ */
+template <class ROW, class RESULT>
+static DEV inline void by_parts(const struct rlx_g_env &env, struct long_rows l, ROW row,
+				RESULT result)
+{
+	const int64_t blocks = (l.n + BLOCK - 1) / BLOCK;
+	const int last = l.rms ? 1 : 2, pass = (int)env.pass;
+	const int what = pass ? DISTANCES : l.rms ? SQUARES : PLAIN;
+	const struct part_range r = part_range_of(l.rows * blocks, 256 / WARP, warp_id());
+	struct statistics s = { 0, 0, 0 };
+	int64_t at = -1;
+
+	for (int64_t w = r.from; w < r.to; w++) {
+		const int64_t u = w / blocks, b = w % blocks;
+		const struct parts p = { (float *)env.scratch + u * blocks, l.all * blocks, l.n };
+
+		if (u != at && pass == last)
+			s = statistics_of_parts(p, l.rms);
+		else if (u != at && pass)
+			s.mean = mean_of_parts(p.at, l.n);
+		at = u;
+		if (pass < last)
+			leave_parts(row(u), p, b, what, s.mean);
+		else
+			result(row(u), s, { u, b * BLOCK + lane_id(),
+					    (b + 1) * BLOCK < l.n ? (b + 1) * BLOCK : l.n, WARP });
+	}
 }
 #else
 template <class F> static DEV inline double mean_square(F f, int64_t n, float *smem)
@@ -157,8 +179,8 @@ template <class F> static DEV inline double mean_square(F f, int64_t n, float *s
 template <class F> static DEV inline struct statistics moments(F f, int64_t n, float *smem)
 {
 	const int64_t blocks = (n + BLOCK - 1) / BLOCK;
-	const float m = (float)(sum_of_blocks<WARPS>(blocks, smem, plain_block<F>{ f, n }) /
-				(double)n);
+	const distance_block<F, false> plain = { f, n, 0 };
+	const float m = (float)(sum_of_blocks<WARPS>(blocks, smem, plain) / (double)n);
 	const double d = sum_of_blocks<WARPS>(blocks, smem, distance_block<F, false>{ f, n, m });
 	const double q = sum_of_blocks<WARPS>(blocks, smem, distance_block<F, true>{ f, n, m });
 
@@ -234,22 +256,11 @@ RLX_G_KERNEL(norm_ordered, struct rlx_k_norm, 256)
 		norm_result(a, env, f, s, { u, t, a.n, WARPS * WARP });
 	}
 #else
-	const int64_t blocks = (a.n + BLOCK - 1) / BLOCK, total = a.rows * blocks;
-
-	for (int64_t w = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); w < rows * blocks;
-	     w += (int64_t)gridDim.x * (256 / WARP)) {
-		const int64_t u = w / blocks, b = w % blocks;
-		const int64_t end = (b + 1) * BLOCK < a.n ? (b + 1) * BLOCK : a.n;
-		float *part = (float *)env.scratch + u * blocks;
-
-		if (env.pass < (a.rms ? 1 : 2))
-			leave_parts(norm_row(a, env, u), a.n, b, part, total,
-				    env.pass ? DISTANCES : a.rms ? SQUARES : PLAIN);
-		else
-			norm_result(a, env, norm_row(a, env, u),
-				    statistics_of_parts(part, a.n, total, a.rms),
-				    { u, b * BLOCK + lane_id(), end, WARP });
-	}
+	by_parts(env, { rows, a.rows, a.n, (bool)a.rms },
+		 [&](int64_t u) { return norm_row(a, env, u); },
+		 [&](struct row_of f, struct statistics s, struct span w) {
+			 norm_result(a, env, f, s, w);
+		 });
 #endif
 }
 #else
@@ -292,21 +303,11 @@ RLX_G_KERNEL(group_norm_ordered, struct rlx_k_group_norm, 256)
 		group_result(a, env, f, moments(f, n, smem), { u, t, n, WARPS * WARP });
 	}
 #else
-	const int64_t blocks = (n + BLOCK - 1) / BLOCK, total = a.batch * a.groups * blocks;
-
-	for (int64_t w = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); w < groups * blocks;
-	     w += (int64_t)gridDim.x * (256 / WARP)) {
-		const int64_t u = w / blocks, b = w % blocks;
-		const int64_t end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
-		float *part = (float *)env.scratch + u * blocks;
-		const struct group_of f = { x + u * n };
-
-		if (env.pass < 2)
-			leave_parts(f, n, b, part, total, env.pass ? DISTANCES : PLAIN);
-		else
-			group_result(a, env, f, statistics_of_parts(part, n, total, false),
-				     { u, b * BLOCK + lane_id(), end, WARP });
-	}
+	by_parts(env, { groups, a.batch * a.groups, n, false },
+		 [&](int64_t u) { return group_of{ x + u * n }; },
+		 [&](struct group_of f, struct statistics s, struct span w) {
+			 group_result(a, env, f, s, w);
+		 });
 #endif
 }
 #endif

@@ -129,41 +129,58 @@ RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 	}
 }
 #elif !SOFTMAX_TEAMS
+/* What launches before have found of a row: its largest element, and for the last one its scale. */
+struct found {
+	float	m, by;
+};
+
+static DEV inline struct found found_of(const float *largest, const float *sums, int64_t blocks,
+					bool last)
+{
+	const int lane = lane16();
+	struct found f = { -INFINITY, 0 };
+	double sum = 0;
+
+	for (int64_t k = lane; k < blocks; k += 16)
+		f.m = max_of(f.m, largest[k]);
+	f.m = shuffle(team_max(f.m), lane_id() - lane);
+	for (int64_t k = 0; last && k < blocks; k++)
+		sum += (double)sums[k];
+	if (last)
+		f.by = scale_of((float)sum);
+	return f;
+}
+
+/* A team has neighbouring blocks, and asks what is found of their row once. */
 RLX_G_KERNEL(softmax_ordered, struct rlx_k_softmax, 256)
 {
-	const int lane = lane16(), first = lane_id() - lane;
-	const int64_t blocks = (a.n + BLOCK - 1) / BLOCK, rows = live_rows(env, a.outer);
+	const int lane = lane16();
+	const int64_t blocks = (a.n + BLOCK - 1) / BLOCK, parts = live_rows(env, a.outer) * blocks;
+	const struct part_range w = part_range_of(parts, TEAMS, (int)threadIdx.x / 16);
 	float *largest = (float *)env.scratch, *sums = largest + a.outer * blocks;
+	struct found f = { -INFINITY, 0 };
+	int64_t row = -1;
 
-	for (int64_t b = blockIdx.x; b * TEAMS < rows * blocks; b += gridDim.x) {
-		const int64_t u = b * TEAMS + threadIdx.x / 16;
-		const bool in = u < rows * blocks;
+	/* both teams of a warp as often, and together */
+	for (int64_t u = w.from; u < w.from + w.each; u++) {
+		const bool in = u < w.to;
 		const int64_t r = in ? u / blocks : 0, at = in ? u % blocks * BLOCK : 0;
 		const int64_t left = in ? a.n - at : 0;
 		const int n = left < BLOCK ? (int)left : BLOCK;
 		const float *x = RLX_G_PTR(const float, a.x) + r * a.n + at;
-		float *y = RLX_G_PTR(float, a.y) + r * a.n + at, m = -INFINITY, v;
-		double sum = 0;
+		float *y = RLX_G_PTR(float, a.y) + r * a.n + at, v = -INFINITY;
 
-		if (env.pass)
-			for (int64_t k = lane; k < blocks; k += 16)
-				m = max_of(m, largest[r * blocks + k]);
-		else
-			for (int i = lane; i < n; i += 16)
-				m = max_of(m, x[i]);
-		v = m = shuffle(team_max(m), first);
-		if (env.pass == 1)
-			v = block_of(y, x, m, n);
-		if (env.pass < 2) {
-			if (in && !lane)
-				(env.pass ? sums : largest)[u] = v;
-			continue;
-		}
-		for (int64_t k = 0; k < blocks; k++)
-			sum += (double)sums[r * blocks + k];
-		v = scale_of((float)sum);
-		for (int i = lane; i < n; i += 16)
-			put(&y[i], SOFTMAX_LOG ? x[i] : 0, m, v);
+		if (env.pass && warp_ballot(in && r != row))
+			f = found_of(largest + r * blocks, sums + r * blocks, blocks,
+				     env.pass == 2);
+		row = r;
+		for (int i = lane; !env.pass && i < n; i += 16)
+			v = max_of(v, x[i]);
+		v = !env.pass ? team_max(v) : env.pass == 1 ? block_of(y, x, f.m, n) : 0;
+		if (env.pass < 2 && in && !lane)
+			(env.pass ? sums : largest)[u] = v;
+		for (int i = lane; env.pass == 2 && i < n; i += 16)
+			put(&y[i], SOFTMAX_LOG ? x[i] : 0, f.m, f.by);
 	}
 }
 #else

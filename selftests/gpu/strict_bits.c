@@ -233,6 +233,15 @@ TEST(sums_that_are_drawn)
 		draw_sum(&seed);
 }
 
+/* So long that a warp or a team has several blocks, of one row and the next. */
+TEST(few_long_rows)
+{
+	alike("%1 = input(name=\"x\", type=f32[5,900000])\n"
+	      "%2 = layer_norm(x=%1, axis=1, eps=1e-05)\nreturn \"y\"=%2\n");
+	alike("%1 = input(name=\"x\", type=f32[9,1000001])\n"
+	      "%2 = log_softmax(x=%1, axis=1)\nreturn \"y\"=%2\n");
+}
+
 TEST(attention)
 {
 	char body[512];
