@@ -9,10 +9,10 @@
  * Dtypes:	x, w: u8 i8, each zp as its operand, y_zp u8 i8; scales: f64 f32 f16 bf16; bias:
  *		i32; y: i32, f32 with x_scale and w_scale (which go together), with y_scale as
  *		well that of y_zp, else of x
- * Does:	conv of x - x_zp and w - w_zp plus bias, in integers, of which an i32 y has the
- *		low bits; times x_scale w_scale; divided by y_scale, rounded, ties to even, plus
- *		y_zp, the end of the range beyond it. Padding counts as x_zp, that is 0. Zero
- *		points are 0 if not given; stride, pad and dilation as for conv.
+ * Does:	conv of x - x_zp and w - w_zp plus bias, in an i32 accumulator, which wraps; times
+ *		x_scale w_scale; divided by y_scale, rounded, ties to even, plus y_zp, the end of
+ *		the range beyond it. Padding counts as x_zp, that is 0. Zero points are 0 if not
+ *		given; stride, pad and dilation as for conv.
  * Gradient:	none: it is a step function
  * Source:	ONNX QLinearConv-10, ConvInteger-10
  */
@@ -96,7 +96,7 @@ static enum rlx_status qconv_eval(struct rlx_eval *q)
 			el_seti(&q->out[0], w.i, sum);
 			continue;
 		}
-		v = (double)sum * op_quant_get(&q->in[3], 0, 1) *
+		v = op_quant_sum(sum) * op_quant_get(&q->in[3], 0, 1) *
 		    op_quant_get(&q->in[5], w.idx[1], 1);
 		if (op_has(&q->in[7]))
 			v = rint(v / el_get(&q->in[7], 0)) + op_quant_get(&q->in[8], 0, 0);

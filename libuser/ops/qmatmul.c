@@ -8,10 +8,10 @@
  * Dtypes:	a, b: u8 i8, each zp as its operand, y_zp u8 i8; scales: f64 f32 f16 bf16; bias:
  *		i32, or f32 where y is; y: i32, f32 with a_scale and b_scale (which go together),
  *		with y_scale as well that of y_zp, else of a
- * Does:	matmul of a - a_zp and b - b_zp plus an i32 bias, in integers, of which an i32 y
- *		has the low bits; times a_scale b_scale, plus an f32 bias; divided by y_scale,
- *		rounded, ties to even, plus y_zp, the end of the range beyond it. Zero points are
- *		0 if not given.
+ * Does:	matmul of a - a_zp and b - b_zp plus an i32 bias, in an i32 accumulator, which
+ *		wraps; times a_scale b_scale, plus an f32 bias; divided by y_scale, rounded, ties
+ *		to even, plus y_zp, the end of the range beyond it. Zero points are 0 if not
+ *		given.
  * Gradient:	none: it is a step function
  * Source:	ONNX QLinearMatMul-21, MatMulInteger-10
  */
@@ -67,7 +67,7 @@ static void one_element(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out)
 		el_seti(&q->out[0], out, sum);
 		return;
 	}
-	v = (double)sum * op_quant_get(&q->in[2], row, 1) * op_quant_get(&q->in[4], col, 1);
+	v = op_quant_sum(sum) * op_quant_get(&q->in[2], row, 1) * op_quant_get(&q->in[4], col, 1);
 	if (op_has(&q->in[8]) && q->in[8].type.dtype == RLX_F32)
 		v += op_quant_get(&q->in[8], col, 0);
 	if (op_has(&q->in[6]))
@@ -93,8 +93,10 @@ static rlx_value of_doubles(struct rlx_expand *q)
 
 	if (whole)
 		y = rlx_emit(q->g, add, .a = y, .b = bias);
+	y = op_cast(q->g, op_cast(q->g, y, RLX_I64), RLX_I32);
 	if (!q->in[2].id)
-		return op_cast(q->g, op_cast(q->g, y, RLX_I64), RLX_I32);
+		return y;
+	y = op_cast(q->g, y, RLX_F64);
 	s = rlx_emit(q->g, mul, .a = op_quant_along(q->g, q->in[2], rank - 2, rank, RLX_F64),
 		     .b = op_quant_along(q->g, q->in[4], rank - 1, rank, RLX_F64));
 	y = rlx_emit(q->g, mul, .a = y, .b = s);

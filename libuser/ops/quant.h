@@ -26,6 +26,12 @@ enum rlx_status op_quant_vector(struct rlx_infer *q, uint32_t k, const char *wha
 /* Element @i of such an input; @absent if it was not given. */
 double op_quant_get(const struct rlx_tensor *t, int64_t i, double absent);
 
+/* What an i32 accumulator holds of @sum, as kernels add up products of bytes and a bias. */
+static inline double op_quant_sum(int64_t sum)
+{
+	return (double)(int32_t)(uint32_t)(uint64_t)sum;
+}
+
 /*
  * The output rule of qmatmul and qconv; inputs from @first on are x_scale, x_zp,
  * w_scale, w_zp, y_scale, y_zp.

@@ -759,6 +759,35 @@ EVERYWHERE(quantised_ops)
 		}
 }
 
+/* Sums of bytes and a bias are held in i32 before they are scaled, and wrap there. */
+EVERYWHERE(accumulators_wrap)
+{
+	const uint8_t a[2] = { 200, 7 }, b[4] = { 3, 100, 5, 1 };
+	const int32_t bias[2] = { INT32_MAX - 10, INT32_MIN + 1 };
+	const float scale = 0.5f;
+	rlx_value s = rlx_constant(r->g, rlx_scalar(RLX_F32), &scale), va, vb, vc;
+	int64_t j;
+
+	va = rig_input(r, rlx_type(RLX_U8, 1, 2), a);
+	vb = rig_input(r, rlx_type(RLX_U8, 2, 2), b);
+	vc = rig_input(r, rlx_type(RLX_I32, 2), bias);
+	rig_output(r, rlx_emit(r->g, qmatmul, .a = va, .b = vb, .a_scale = s, .b_scale = s,
+			       .bias = vc));
+	va = rlx_emit(r->g, reshape, .x = va, .shape = RLX_INTS(1, 2, 1, 1));
+	vb = rlx_emit(r->g, transpose, .x = vb, .perm = RLX_INTS(1, 0));
+	vb = rlx_emit(r->g, reshape, .x = vb, .shape = RLX_INTS(2, 2, 1, 1));
+	rig_output(r, rlx_emit(r->g, qconv, .x = va, .w = vb, .x_scale = s, .w_scale = s,
+			       .bias = vc));
+	rig_run(r);
+	for (j = 0; j < 2; j++) {
+		int64_t sum = (int64_t)a[0] * b[j] + a[1] * b[2 + j] + bias[j];
+		double want = 0.25 * (double)(int32_t)(uint32_t)sum;
+
+		rig_want(r, 0, j, want, 1e-6);
+		rig_want(r, 1, j, want, 1e-6);
+	}
+}
+
 /* 24: positions are rows of the sequence, in either layout of rank 4. */
 EVERYWHERE(rope_rank_4)
 {
