@@ -2,6 +2,7 @@
 /* Cases of the differential fuzzer: their types, data, graph and text. */
 #include "selftests/lib/fuzz_case.h"
 #include "ir/element.h"
+#include "pass/rewrite.h"
 #include "selftests/lib/rlx_test.h"
 
 /* Larger ones teach nothing more and take the evaluator long. */
@@ -254,9 +255,14 @@ static void name_outputs(struct rlx_graph *g, const struct fuzz_case *c, const r
 		}
 }
 
+static bool mixes(const struct rlx_op_def *d)
+{
+	return !(d->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE | RLX_T_SELECT));
+}
+
 bool fuzz_mixes(const struct fuzz_node *n)
 {
-	return n->tol > 0 && !(n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE | RLX_T_SELECT));
+	return n->tol > 0 && mixes(n->def);
 }
 
 /* Magnitudes of f64 @x, 0 for those that are not finite. */
@@ -311,12 +317,13 @@ static rlx_value noisy_by_norm(struct rlx_graph *g, rlx_value v, double noise, u
 }
 
 /*
- * @v times something near 1, another number for each element; where @node mixes what it is
- * given, the largest times something near 0 is added. Floats that stay as they are (made of c64,
- * or told by an attribute) are off as well, or a step behind them looks exact.
+ * @v times something near 1, another number for each element; of an op that mixes what it is
+ * given (@mixed), the largest times something near 0 is added. Floats that stay as they are (made
+ * of c64, or told by an attribute) are off as well, or a step behind them looks exact. @all: what
+ * each is multiplied by besides.
  */
-static rlx_value noisy(struct rlx_graph *g, const struct fuzz_node *node, rlx_value v,
-		       double noise, uint64_t *seed)
+static rlx_value noisy(struct rlx_graph *g, bool mixed, rlx_value v, double noise, double all,
+		       uint64_t *seed)
 {
 	const struct rlx_type *of = rlx_type_of(g, v);
 	enum rlx_dtype dt = of ? of->dtype : RLX_NODTYPE;
@@ -332,16 +339,47 @@ static rlx_value noisy(struct rlx_graph *g, const struct fuzz_node *node, rlx_va
 	by = malloc((size_t)(rlx_type_count(&t) + 1) * sizeof(*by));
 	CHECK(by);
 	for (i = 0; i < rlx_type_count(&t); i++)
-		by[i] = 1 + noise * rlx_test_uniform(seed, -1, 1);
+		by[i] = all * (1 + noise * rlx_test_uniform(seed, -1, 1));
 	x = rlx_emit(g, cast, .x = v, .to = RLX_F64);
 	v = rlx_emit(g, mul, .a = x, .b = rlx_constant(g, t, by));
-	if (fuzz_mixes(node) && rlx_type_count(&t)) {
+	if (mixed && rlx_type_count(&t)) {
 		for (i = 0; i < rlx_type_count(&t); i++)	/* sums are in f32 */
 			by[i] = fmin(noise, 0x1p-23) * rlx_test_uniform(seed, -1, 1);
 		v = rlx_emit(g, add, .a = v, .b = largest_times(g, x, rlx_constant(g, t, by)));
 	}
 	free(by);
 	return rlx_emit(g, cast, .x = v, .to = dt);
+}
+
+/* Sums of equal terms are all off to one side, and by more than one rounding: hence @all. */
+struct rlx_graph *fuzz_shaken(struct rlx_graph *g, double noise, uint64_t seed)
+{
+	enum { SUMS = 4 };	/* roundings of some hundred terms, in a vector's lanes */
+	struct rlx_graph *next = NULL;
+	struct rlx_rewrite rw;
+	struct rlx_error err;
+	uint32_t n, o;
+	double all;
+
+	if (rlx_graph_error(g)->status || rlx_rewrite_begin(&rw, g, &err))
+		return g;
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
+		const struct rlx_node *of = &g->node[n];
+
+		if (!rlx_rewrite_live(&rw, n))
+			continue;
+		rlx_rewrite_copy(&rw, n);
+		for (o = 0; of->n_in && mixes(of->def) && o < of->n_out; o++) {
+			all = 1 + SUMS * noise * rlx_test_uniform(&seed, -1, 1);
+			rlx_rewrite_set(&rw, of->out + o,
+					noisy(rw.g, true, rlx_rewrite_value(&rw, of->out + o),
+					      noise, all, &seed));
+		}
+	}
+	if (rlx_rewrite_end(&rw, &next) || !next)
+		return g;
+	rlx_graph_put(g);
+	return next;
 }
 
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum rlx_dtype from,
@@ -366,9 +404,9 @@ struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum 
 			uint32_t by = (uint32_t)(r < FUZZ_LEAVES ? 0 : r - FUZZ_LEAVES) / FUZZ_OUT;
 
 			in[k] = r < 0 ? RLX_NONE : r < FUZZ_LEAVES ? leaf[r] :
-				noisy(g, &c->node[by],
+				noisy(g, fuzz_mixes(&c->node[by]),
 				      rlx_out(g, node[by], (unsigned int)(r - FUZZ_LEAVES) %
-							   FUZZ_OUT), noise, &seed);
+							   FUZZ_OUT), noise, 1, &seed);
 		}
 		if (c->node[i].def->traits & RLX_T_FACTORS)
 			in[0] = noisy_by_norm(g, in[0], noise, &seed);

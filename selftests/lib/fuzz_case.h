@@ -96,6 +96,12 @@ void *fuzz_data(const struct fuzz_case *c, uint32_t k);
  */
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data,
 			     enum rlx_dtype from, double noise, uint64_t seed);
+/*
+ * @g, which is put, with what its ops that mix give off by up to @noise, as in fuzz_graph(): of the
+ * ops that others stand for, where terms cancel that no input tells apart. As it is where it
+ * cannot be built.
+ */
+struct rlx_graph *fuzz_shaken(struct rlx_graph *g, double noise, uint64_t seed);
 void fuzz_print(const struct fuzz_case *c, FILE *f);
 
 /* ---- fuzz_check.c ---- */

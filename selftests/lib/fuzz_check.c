@@ -27,7 +27,7 @@
 #include "selftests/lib/rlx_test.h"
 
 enum { TRUTH = 0, WRITTEN = 1, BENT = 2, FEW = 2, MANY = 16, JITTERED = BENT + MANY, EXPANDED,
-       EVERY, WAYS, SECONDS = 60 };
+       EVERY, FACTORS, WAYS, SECONDS = 60 };
 
 struct outputs {
 	enum rlx_status	status;
@@ -49,9 +49,11 @@ struct sides {
 	bool			 exact;
 	bool			 tail;		/* of x Phi(x) and its like: see is_tail() */
 	bool			 overflows;	/* see overflows() */
+	bool			 products;	/* see vanishes() */
 	signed char		 sums_overflow;	/* -1: not asked for yet */
 	bool			 jitter;		/* see is_singular_by_roundings() */
 	bool			 expand;	/* the next evaluation is of expanded ops */
+	bool			 factors;	/* ... of those factors that are below 1 */
 };
 
 static void *poisoned(const struct rlx_type *t)
@@ -181,6 +183,8 @@ static void *widened(const struct sides *s, uint32_t k, enum rlx_dtype from, dou
 
 		if (s->jitter)
 			by = is_diagonal(was, i);
+		if (s->factors)
+			v = fabs(v) < 1 ? fabs(v) : 1;
 		/* what has no room for an error has none */
 		el_set(&y, i, off > 0 && (y.type.dtype == RLX_F64 || !from) ?
 		       v * (1 + off * by) : v);
@@ -224,7 +228,7 @@ static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, do
 		data[k] = widened(s, k, from, off, &seed);
 	g = fuzz_graph(s->c, data, from, off, inside);
 	if (s->expand)
-		g = expanded(g);
+		g = fuzz_shaken(expanded(g), off, inside);
 	o->status = rlx_graph_error(g)->status;
 	o->built = !o->status;
 	s->err = *rlx_graph_error(g);
@@ -247,6 +251,23 @@ static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, do
 	rlx_graph_put(g);
 }
 
+static bool multiplies(const struct fuzz_node *n)
+{
+	switch (n->def->index) {
+	case RLX_OP_reduce:
+		return ((const struct rlx_op_reduce *)(const void *)n->args)->kind ==
+		       RLX_REDUCE_PROD;
+	case RLX_OP_scatter_elements:
+		return ((const struct rlx_op_scatter_elements *)(const void *)n->args)->reduction ==
+		       RLX_SCATTER_MUL;
+	case RLX_OP_scatter_nd:
+		return ((const struct rlx_op_scatter_nd *)(const void *)n->args)->reduction ==
+		       RLX_SCATTER_MUL;
+	default:
+		return n->def->index == RLX_OP_cumprod;
+	}
+}
+
 static void tolerances(struct sides *s)
 {
 	uint32_t i;
@@ -256,6 +277,7 @@ static void tolerances(struct sides *s)
 		s->tol += s->c->node[i].tol;
 		s->exact = s->exact && s->c->node[i].tol == 0;
 		s->tail = s->tail || s->c->node[i].def->traits & RLX_T_TAPERS;
+		s->products = multiplies(&s->c->node[i]) && s->c->n_node == 1;
 	}
 	if (!s->exact)
 		s->tol += 4 * s->unit * s->c->n_node;
@@ -325,6 +347,7 @@ static void sides_fini(struct sides *s)
 	for (k = 0; k < s->n_way; k++)
 		outputs_free(&s->way[k]);
 	outputs_free(&s->way[EXPANDED]);
+	outputs_free(&s->way[FACTORS]);
 }
 
 static enum rlx_status run_session(struct sides *s, struct rlx_session *ss, struct outputs *o)
@@ -458,6 +481,7 @@ struct hope {
 	double		bound;
 	bool		tail;
 	bool		overflows;	/* of these outputs some do not fit their dtype */
+	bool		vanishes;	/* see vanishes() */
 };
 
 /*
@@ -541,6 +565,8 @@ static bool is_near(const struct hope *h, double got, const double v[WAYS], unsi
 		return true;
 	if (isnan(t) && h->tail)
 		return fabs(got) <= 1e-6;
+	if (isinf(t) && isnan(got) && h->vanishes)
+		return true;
 	if (isnan(t) || isinf(t))
 		return isinf(t) && fabs(got) > top / 8 && (got > 0) == (t > 0) && dt != RLX_F64;
 	/* a state or a running sum that went over: inf - inf or inf * 0 comes after it */
@@ -570,8 +596,30 @@ static double rounding(const struct sides *s, unsigned int way, unsigned int k, 
 	return isfinite(d) ? d : 0;
 }
 
+/*
+ * Is element @i of output @k a product whose factors in some order come to 0 in f32, which f64 has
+ * room for? Before an infinite one that is NaN. All those below 1, and no other, say so.
+ */
+static bool vanishes(struct sides *s, unsigned int k, int64_t i)
+{
+	struct outputs *o = &s->way[FACTORS];
+	struct rlx_tensor x;
+
+	if (!s->products || !s->wide || s->way[WRITTEN].t[k].type.dtype == RLX_F64)
+		return false;
+	if (!o->n) {
+		s->factors = true;
+		evaluate(s, o, s->real, 0);
+		s->factors = false;
+	}
+	if (k >= o->n)
+		return false;
+	x = plain(o->t[k]);
+	return el_get(&x, i) < 0x1p-126;
+}
+
 /* Element @i of output @k in @got: good enough? */
-static bool is_good(const struct sides *s, const struct outputs *got, unsigned int k, int64_t i,
+static bool is_good(struct sides *s, const struct outputs *got, unsigned int k, int64_t i,
 		    double scale)
 {
 	struct rlx_tensor g = plain(got->t[k]), w = plain(s->way[WRITTEN].t[k]), x;
@@ -590,7 +638,8 @@ static bool is_good(const struct sides *s, const struct outputs *got, unsigned i
 	}
 	if (!el_is_int(g.type.dtype))
 		return is_near(&(struct hope){ g.type.dtype, s->tol * scale + 8 * unrest(s, k, i),
-					       s->tail, s->overflows }, el_get(&g, i), v, s->n_way);
+					       s->tail, s->overflows, vanishes(s, k, i) },
+			       el_get(&g, i), v, s->n_way);
 	/* an integer that hangs on a float: it may fall to either side */
 	for (way = 0; way < s->n_way; way++) {
 		if (is_expanded(s, way))
