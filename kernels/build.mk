@@ -38,7 +38,7 @@ LEVEL_OPT_v3_rnn := -Os
 LEVEL_OPT_v3_rnn_f64 := -Os
 LEVEL_OPT_v3_conv_taps := -Os
 # As fast by -O2, of which -O3 makes copies.
-$(foreach k,conv_c conv_dw conv_nd conv_wino,$(eval LEVEL_OPT_v3_$(k) := -O2))
+$(foreach k,columns_f64 conv_c conv_dw conv_nd conv_wino,$(eval LEVEL_OPT_v3_$(k) := -O2))
 LEVEL_OPT_v3_conv_act := -Os
 # Where bits are to be the same those of v3 run, so that levels need not round alike.
 $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
@@ -48,10 +48,10 @@ $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat lina
 # vectors stays as fast; loops that the compiler is to vectorize would take four times as long.
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
-$(foreach k,attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd conv_plan \
-		conv_taps conv_taps_pad conv_tile conv_wino det gemm_bf16 gemm_blocks gemm_epi \
-		gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq norm pool_i64 pool_u64 \
-		quant rnn rnn_f64 rope sortk,\
+$(foreach k,attention attention_few attention_many conv_act conv_c conv_dw conv_i8 conv_nd \
+		conv_plan conv_taps conv_taps_pad conv_tile conv_wino det gemm_bf16 gemm_blocks \
+		gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq norm norm_grad pool_i64 \
+		pool_u64 quant rnn rnn_f64 rope softmax sortk,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3

@@ -29,6 +29,43 @@ struct rlx_k_columns {
 	size_t		in[3], out[3], k[3], s[3], d[3], p[3];
 };
 
+/**
+ * struct rlx_k_conv_f64 - kernel conv_f64: the convolution itself, without columns
+ * @c:	@image is x, or y if @transposed, and @columns the other of them; @channels are the
+ *	image's; @bias is of y's channels
+ * @w:	[oc][ic / groups][k...]; transposed: [ic][oc / groups][k...]
+ * @groups, @others: of channels; channels of all groups of what @columns points to
+ * @transposed:	taps spread x over y
+ * @rows: rows of y (of its depth and height) in one unit; transposed: not looked at, it is all
+ *
+ * Each tap of each channel is added to rows of y that stay in the L1 cache, in the order of
+ * channels and taps. What columns cost, each element written and read for each tap, a GEMM does
+ * not make up for whose A is one row (one channel of y a group) or, transposed, one column (one
+ * channel of x). One unit is a run of rows of one channel of
+ * one image: rlx_k_conv_f64_units(). Scratch: with a stride in width a channel of the image, in
+ * which elements a stride apart lie side by side: rlx_k_conv_f64_scratch().
+ */
+struct rlx_k_conv_f64 {
+	struct rlx_k_columns	c;
+	const double		*w;
+	size_t			groups, others, rows;
+	bool			transposed;
+};
+
+static inline size_t rlx_k_conv_f64_units(const struct rlx_k_conv_f64 *a)
+{
+	if (a->transposed)
+		return a->c.n * a->c.channels;
+	return a->c.n * a->others * ((a->c.out[0] * a->c.out[1] + a->rows - 1) / a->rows);
+}
+
+static inline uint64_t rlx_k_conv_f64_scratch(const struct rlx_k_conv_f64 *a)
+{
+	size_t s = a->c.s[2], n = (a->c.in[2] + s - 1) / s * s;
+
+	return s > 1 ? (uint64_t)a->c.in[0] * a->c.in[1] * n * sizeof(double) : 0;
+}
+
 static inline size_t rlx_k_columns_taps(const struct rlx_k_columns *a)
 {
 	return a->k[0] * a->k[1] * a->k[2];

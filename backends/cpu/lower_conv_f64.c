@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Convolutions of f64: GEMMs over the columns of the images (im2col). */
+/* Convolutions of f64: GEMMs over the columns of the images (im2col), or without columns. */
 #include "backends/common/conv_desc.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/columns.h"
@@ -24,10 +24,8 @@ static struct sizes sizes_of(const struct rlx_conv *g)
 }
 
 /* The window goes over the input or, of a transposed one, over the result. */
-static struct rlx_k_columns *columns_args(struct rlx_lower *lo, const struct rlx_conv *g)
+static void take_shape(struct rlx_k_columns *a, const struct rlx_conv *g)
 {
-	struct rlx_k_columns *a = rlx_lower_args(lo, sizeof(*a));
-
 	a->n = g->n;
 	a->channels = g->transposed ? g->oc : g->ic;
 	for (int i = 0; i < 3; i++) {
@@ -38,6 +36,13 @@ static struct rlx_k_columns *columns_args(struct rlx_lower *lo, const struct rlx
 		a->d[i] = g->d[i];
 		a->p[i] = g->p[i];
 	}
+}
+
+static struct rlx_k_columns *columns_args(struct rlx_lower *lo, const struct rlx_conv *g)
+{
+	struct rlx_k_columns *a = rlx_lower_args(lo, sizeof(*a));
+
+	take_shape(a, g);
 	return a;
 }
 
@@ -130,6 +135,36 @@ static void transposed(struct rlx_lower *lo, const struct rlx_conv *g, size_t fi
 		       (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
 }
 
+/*
+ * Where A is one row (one channel of y in a group) or, transposed, one column (one of x), the
+ * product reads its columns once, and they cost more than it. A window of one element has none to
+ * speak of.
+ */
+static bool is_direct(const struct rlx_conv *g)
+{
+	struct sizes s = sizes_of(g);
+
+	return (g->transposed ? s.ic : s.oc) == 1 && s.taps > 1;
+}
+
+static void direct(struct rlx_lower *lo, const struct rlx_conv *g)
+{
+	enum { RUN = 2048 };	/* doubles of y that taps are added to, and as many of x: 32 KiB */
+	struct rlx_k_conv_f64 *a = rlx_lower_args(lo, sizeof(*a));
+
+	take_shape(&a->c, g);
+	a->groups = g->groups;
+	a->others = g->transposed ? g->ic : g->oc;
+	a->transposed = g->transposed;
+	a->rows = RUN / a->c.out[2] + 1;
+	rlx_lower_ref_in(lo, g->transposed ? &a->c.columns : &a->c.image, 0, 0);
+	rlx_lower_ref_out(lo, g->transposed ? &a->c.image : &a->c.columns, 0, 0);
+	rlx_lower_ref_in(lo, &a->w, 1, 0);
+	rlx_lower_ref_in(lo, &a->c.bias, 2, 0);
+	rlx_lower_call(lo, RLX_KERNEL_conv_f64, rlx_k_conv_f64_units(a), rlx_conv_work(g),
+		       rlx_k_conv_f64_scratch(a));
+}
+
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	struct rlx_conv pass = *g;
@@ -148,6 +183,10 @@ enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 		return rlx_lower_unsupported(lo, "a cast of its own rounds the result");
 	if (g->block || g->act != RLX_ACT_NONE || rlx_lower_in(lo, 3))
 		return rlx_lower_unsupported(lo, "in f64 nothing is fused with the sums");
+	if (is_direct(g)) {
+		direct(lo, g);
+		return lo->status;
+	}
 	if (image > MOST_BYTES)
 		return rlx_lower_unsupported(lo, "an image's columns would take over 4 GiB");
 	if (image * (double)n > PASS_BYTES)
