@@ -126,8 +126,7 @@ static void four_dims(const struct rlx_type *t, uint32_t rank, int64_t dims[4])
 	}
 }
 
-/* The plain form with four dimensions. */
-static rlx_value image(struct layout *l, uint32_t v)
+rlx_value layout_image(struct layout *l, uint32_t v)
 {
 	const struct rlx_type *t = &l->rw->old->val[v].type;
 	int64_t dims[4];
@@ -141,7 +140,7 @@ static rlx_value image(struct layout *l, uint32_t v)
 rlx_value layout_blocked(struct layout *l, uint32_t v)
 {
 	if (!l->blocked[v])
-		l->blocked[v] = block(l, image(l, v)).id;
+		l->blocked[v] = block(l, layout_image(l, v)).id;
 	return (rlx_value){ l->blocked[v] };
 }
 
@@ -157,7 +156,7 @@ static bool is_real(enum rlx_dtype dt)
 	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
 }
 
-static bool is_image(const struct rlx_type *t)
+bool layout_is_image(const struct rlx_type *t)
 {
 	return is_real(t->dtype) && (t->rank == 4 || t->rank == 3) && rlx_type_count(t) > 0;
 }
@@ -186,31 +185,7 @@ static struct rlx_ints two_dims(struct rlx_graph *g, struct rlx_ints a, int64_t 
 	return (struct rlx_ints){ v, pads ? 4 : 2 };
 }
 
-/* Groups that the blocked kernels take: one, one a channel, or whole blocks. */
-static bool good_groups(const struct layout *l, int64_t groups, const struct rlx_type *w)
-{
-	int64_t in = w->dim[1], out;
-
-	out = w->dim[0] / groups;
-	return groups == 1 || (in == 1 && out == 1) ||
-	       (in % l->decide == 0 && out % l->decide == 0);
-}
-
-/*
- * A depthwise convolution whose blocks are less than half full is faster plain; one with a
- * stride, that reads more than it writes, below a quarter.
- */
-static bool few_lanes(const struct layout *l, const struct rlx_op_fused_conv *a,
-		      const struct rlx_type *w)
-{
-	int64_t stride = a->stride.n ? a->stride.v[a->stride.n - 1] : 1;
-
-	return a->groups > 1 && w->dim[1] == 1 && w->dim[0] == a->groups &&
-	       2 * stride * a->groups < l->decide;
-}
-
-/* A 1-D convolution is taken as one of rows. */
-static void two_dims_of(struct layout *l, struct rlx_op_fused_conv *a)
+void layout_two_dims(struct layout *l, struct rlx_op_fused_conv *a)
 {
 	a->stride = two_dims(l->rw->g, a->stride, 1, false);
 	a->dilation = two_dims(l->rw->g, a->dilation, 1, false);
@@ -230,7 +205,7 @@ static bool fits_last(const struct layout *l, const struct rlx_node *n)
 	const struct rlx_type *r = layout_type(l, n->in[3]), *b = layout_type(l, n->in[2]);
 	enum rlx_dtype y = layout_type(l, n->out)->dtype;
 
-	return !a->block && is_image(x) && is_image(w) && x->dtype != RLX_F32 &&
+	return !a->block && layout_is_image(x) && layout_is_image(w) && x->dtype != RLX_F32 &&
 	       w->dtype == x->dtype && (y == x->dtype || y == RLX_F32) &&
 	       (!n->in[3] || r->dtype == y) &&
 	       (!n->in[2] || is_real(b->dtype)) &&
@@ -271,8 +246,7 @@ static bool is_gemm(const struct layout *l, const struct rlx_node *n)
  */
 static const double LARGE_FLOPS = 1e9, LARGE_FLOPS_W_STAYS = 2e5;
 
-/* A param or constant, maybe rounded: is it the same in all runs, so that its order costs once? */
-static bool stays(const struct layout *l, uint32_t v)
+bool layout_stays(const struct layout *l, uint32_t v)
 {
 	const struct rlx_node *n = rlx_node_of(l->rw->old, v);
 
@@ -288,7 +262,7 @@ static bool is_large(const struct layout *l, const struct rlx_node *n)
 
 	return !is_gemm(l, n) && 2.0 * (double)rlx_type_count(layout_type(l, n->out)) *
 	       (double)shape_span(w, 1, w->rank) >
-	       (one && stays(l, n->in[1]) ? LARGE_FLOPS_W_STAYS : LARGE_FLOPS);
+	       (one && layout_stays(l, n->in[1]) ? LARGE_FLOPS_W_STAYS : LARGE_FLOPS);
 }
 
 /* Bytes of a plain x above which a transpose of its own is faster than the kernel's. */
@@ -326,7 +300,7 @@ static bool gives_plain(const struct layout *l, const struct rlx_node *n)
 /* [co, c / groups, kh, kw] as [co, 1, kh, kw, c / groups], filled up to chunks of 8 if it must. */
 static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 {
-	rlx_value w = image(l, n->in[1]);
+	rlx_value w = layout_image(l, n->in[1]);
 	int64_t pads[8] = { 0 };
 
 	pads[5] = -layout_type(l, n->in[1])->dim[1] & 7;
@@ -347,9 +321,9 @@ static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
 		return false;
 	if (layout_type(l, n->in[0])->rank == 3)
-		two_dims_of(l, &a);
+		layout_two_dims(l, &a);
 	a.block = l->block;
-	a.x = reads_plain(l, n) ? image(l, n->in[0]) : layout_blocked(l, n->in[0]);
+	a.x = reads_plain(l, n) ? layout_image(l, n->in[0]) : layout_blocked(l, n->in[0]);
 	a.w = weights_last(l, n);
 	a.bias = n->in[2] ? layout_as(l, layout_plain(l, n->in[2]), RLX_F32) : RLX_NONE;
 	a.residual = !n->in[3] ? RLX_NONE :
@@ -417,45 +391,6 @@ static void mark_wanted(struct layout *l)
 }
 
 /* ---- what keeps the layout ---- */
-
-/* Does no neighbour of a convolution have the blocked form, or want it? */
-static bool stands_alone(const struct layout *l, const struct rlx_node *n)
-{
-	return !l->blocked[n->in[0]] && l->readers[n->in[0]] == 1 && !l->blocked[n->in[3]] &&
-	       !l->wanted[n->out];
-}
-
-static bool take_conv(struct layout *l, const struct rlx_node *n)
-{
-	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
-	const struct rlx_type *x = layout_type(l, n->in[0]), *w = layout_type(l, n->in[1]);
-	bool first;
-
-	if (layout_last(l))
-		return take_conv_last(l, n);
-	if (a.block || !is_image(x) || !is_image(w) || x->dtype != RLX_F32 ||
-	    w->dtype != RLX_F32 || !good_groups(l, a.groups, w) ||
-	    !stays(l, n->in[1]) ||
-	    (n->in[2] && layout_type(l, n->in[2])->dtype != RLX_F32) ||
-	    (n->in[3] && layout_type(l, n->in[3])->dtype != RLX_F32))
-		return false;
-	if (few_lanes(l, &a, w) && !l->blocked[n->in[0]])
-		return false;
-	if (a.groups == 1 && stands_alone(l, n) && layout_faster_plain(l, n))
-		return false;
-	/* few channels in: read the plain image as it is */
-	first = !l->blocked[n->in[0]] && x->dim[1] < l->decide && a.groups == 1;
-	if (x->rank == 3)
-		two_dims_of(l, &a);
-	a.block = l->block;
-	a.x = first ? image(l, n->in[0]) : layout_blocked(l, n->in[0]);
-	a.w = image(l, n->in[1]);
-	a.bias = layout_plain(l, n->in[2]);
-	a.residual = n->in[3] ? layout_blocked(l, n->in[3]) : RLX_NONE;
-	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
-					     n->file, n->line));
-	return true;
-}
 
 static struct rlx_ints longer(struct rlx_graph *g, struct rlx_ints a, int64_t fill)
 {
@@ -590,7 +525,8 @@ static bool take_cast(struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *y = layout_type(l, n->out);
 
-	if (!l->blocked[n->in[0]] || !is_image(y) || !is_real(layout_type(l, n->in[0])->dtype))
+	if (!l->blocked[n->in[0]] || !layout_is_image(y) ||
+	    !is_real(layout_type(l, n->in[0])->dtype))
 		return false;
 	layout_give(l, n->out, layout_as(l, layout_blocked(l, n->in[0]), y->dtype));
 	return true;
@@ -611,7 +547,7 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 
 	if (n->def->index == RLX_OP_cast)
 		return take_cast(l, n);
-	if (!(is_image(y) || is_mask(l, y)) || n->n_in > 3 ||
+	if (!(layout_is_image(y) || is_mask(l, y)) || n->n_in > 3 ||
 	    n->def->n_field != n->n_in)		/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
@@ -640,7 +576,7 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 	uint32_t k;
 
 	if ((a->axis != 1 && a->axis != 1 - (int32_t)layout_type(l, n->out)->rank) ||
-	    n->n_in > 16 || !is_image(layout_type(l, n->out)))
+	    n->n_in > 16 || !layout_is_image(layout_type(l, n->out)))
 		return false;
 	for (k = 0; k < n->n_in; k++)
 		if (!l->blocked[n->in[k]] ||
@@ -657,14 +593,15 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 static bool take(struct layout *l, const struct rlx_node *n)
 {
 	switch (n->def->index) {
-	case RLX_OP_fused_conv: return take_conv(l, n);
+	case RLX_OP_fused_conv: return layout_last(l) ? take_conv_last(l, n) : layout_conv(l, n);
 	case RLX_OP_pool: return take_pool(l, n);
 	case RLX_OP_reduce:
 	case RLX_OP_sum_squares: return take_reduce(l, n);
 	case RLX_OP_concat: return take_concat(l, n);
 	case RLX_OP_slice: return take_slice(l, n);
 	case RLX_OP_transpose: return layout_swap(l, n);
-	case RLX_OP_conv_transpose: return layout_conv_transpose(l, n);
+	case RLX_OP_conv_transpose:
+		return layout_last(l) ? layout_conv_transpose(l, n) : layout_conv(l, n);
 	}
 	return n->def->traits & RLX_T_ELEMENTWISE && take_pointwise(l, n);
 }
@@ -680,7 +617,8 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!l.block)
 		return RLX_OK;
 	/* sums go another way in blocks: what is done so may not hang on the processor then */
-	if (c->flags & RLX_COMPILE_STRICT_BITS && !layout_last(&l))
+	l.strict = c->flags & RLX_COMPILE_STRICT_BITS;
+	if (l.strict && !layout_last(&l))
 		l.decide = 16;
 	st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)

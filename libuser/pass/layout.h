@@ -14,6 +14,7 @@ struct layout {
 	uint32_t		*readers;	/* ... convolutions that could read it blocked */
 	int32_t			 block;
 	int32_t			 decide;	/* as though so many channels were a block */
+	bool			 strict;	/* bits: nothing may hang on how many images there are */
 };
 
 static inline bool layout_last(const struct layout *l)
@@ -37,12 +38,29 @@ rlx_value layout_from_last(struct layout *l, rlx_value x);
 /* @x in dtype @to. */
 rlx_value layout_as(struct layout *l, rlx_value x, enum rlx_dtype to);
 
+/* An old value's plain form with four dimensions. */
+rlx_value layout_image(struct layout *l, uint32_t v);
+/* Has @t elements, floats, on one or two dimensions of pixels? */
+bool layout_is_image(const struct rlx_type *t);
+/* Is it a param or constant, maybe rounded, the same in all runs: so that its order costs once? */
+bool layout_stays(const struct layout *l, uint32_t v);
+/* A 1-D convolution is taken as one of rows. */
+void layout_two_dims(struct layout *l, struct rlx_op_fused_conv *a);
+
 /*
- * Convolutions that stand alone on a CPU: layout_alone.c. layout_faster_plain: of one group,
- * whose input is plain, and whose result nobody wants blocked.
+ * Convolutions in a CPU's blocks: layout_conv.c. layout_conv: @n, a fused_conv or conv_transpose,
+ * is given so; false: it stays.
  */
 void layout_mark_wanted(struct layout *l);
-bool layout_faster_plain(const struct layout *l, const struct rlx_node *n);
+bool layout_conv(struct layout *l, const struct rlx_node *n);
+/*
+ * The conv_transpose @n as a convolution of its input with @step - 1 zeros behind each pixel, by
+ * weights whose taps layout_turn_taps() puts in the other order: its padding, begins then ends.
+ * False: it leaves pixels out, which a convolution cannot.
+ */
+bool layout_transpose_pad(const struct layout *l, const struct rlx_node *n, int64_t step[2],
+			  int64_t pad[4]);
+rlx_value layout_turn_taps(struct layout *l, rlx_value w);
 
 /*
  * Gradients of convolutions, channels last: layout_grad.c. False: not of @n, which stays.

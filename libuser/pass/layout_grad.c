@@ -206,10 +206,7 @@ static rlx_value turned_weights(struct layout *l, const struct rlx_node *n)
 	const struct rlx_type *w = layout_type(l, n->in[1]);
 	rlx_value x = layout_plain(l, n->in[1]);
 
-	if (w->dim[2] * w->dim[3] > 1)
-		x = rlx_emit(g, slice, .x = x, .axes = RLX_INTS(2, 3), .starts = RLX_INTS(-1, -1),
-			     .ends = RLX_INTS(INT64_MIN, INT64_MIN), .steps = RLX_INTS(-1, -1));
-	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(1, 2, 3, 0));
+	x = rlx_emit(g, transpose, .x = layout_turn_taps(l, x), .perm = RLX_INTS(1, 2, 3, 0));
 	return shaped(l, x, RLX_INTS(w->dim[1], 1, w->dim[2], w->dim[3], w->dim[0]));
 }
 
@@ -223,17 +220,8 @@ static bool as_conv(const struct layout *l, const struct rlx_node *n, int64_t st
 	bool fits = a->groups == 1 && !n->in[2] && x->rank == 4 && is_half(x->dtype) &&
 		    w->dtype == x->dtype && y->dtype == x->dtype && x->dim[1] % 8 == 0 &&
 		    y->dim[1] % 8 == 0 && rlx_type_count(x) > 0 && rlx_type_count(y) > 0;
-	int i;
 
-	for (i = 0; fits && i < 2; i++) {
-		int64_t reach = (w->dim[2 + i] - 1) * (a->dilation.n ? a->dilation.v[i] : 1);
-
-		step[i] = a->stride.n ? a->stride.v[i] : 1;
-		pad[i] = reach - (a->pad.n ? a->pad.v[i] : 0);
-		pad[2 + i] = y->dim[2 + i] + reach - pad[i] - x->dim[2 + i] * step[i];
-		fits = pad[i] >= 0 && pad[2 + i] >= 0;
-	}
-	return fits;
+	return fits && layout_transpose_pad(l, n, step, pad);
 }
 
 bool layout_grad_reads(const struct layout *l, const struct rlx_node *n, uint32_t out[2])

@@ -15,6 +15,9 @@ struct found {
 struct form {
 	int64_t		n, ic, oc, size, k, stride, dilation, pad;
 	bool		line;
+	bool		changes;	/* its weights are of each run */
+	bool		transpose;
+	bool		by_channel;	/* a group for each; oc is ic */
 };
 
 static void look(void *ctx, const char *pass, const struct rlx_graph *g)
@@ -28,7 +31,8 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 	for (i = 0; i < g->n_node; i++) {
 		const struct rlx_node *n = &g->node[i];
 
-		if (n->def->index != RLX_OP_fused_conv && n->def->index != RLX_OP_conv)
+		if (n->def->index != RLX_OP_fused_conv && n->def->index != RLX_OP_conv &&
+		    n->def->index != RLX_OP_conv_transpose)
 			continue;
 		f->all++;
 		f->blocked += n->def->index == RLX_OP_fused_conv &&
@@ -42,17 +46,33 @@ static struct rlx_type input_of(const struct form *f)
 			 rlx_type(RLX_F32, f->n, f->ic, f->size, f->size);
 }
 
+/* Constants, or those and a mean of @x. */
+static rlx_value weights(struct xy_net *n, const struct form *f, rlx_value x)
+{
+	const int64_t in = f->by_channel ? 1 : f->transpose ? f->oc : f->ic;
+	const int64_t out = f->transpose ? f->ic : f->oc;
+	rlx_value w = xy_floats(n, f->line ? rlx_type(RLX_F32, out, in, f->k) :
+				   rlx_type(RLX_F32, out, in, f->k, f->k), -1, 1);
+
+	return !f->changes ? w :
+	       rlx_emit(n->g, add, .a = w, .b = rlx_emit(n->g, reduce, .x = x,
+							 .kind = RLX_REDUCE_MEAN));
+}
+
 static rlx_value conv(struct xy_net *n, const struct form *f, rlx_value x)
 {
-	struct rlx_type w = f->line ? rlx_type(RLX_F32, f->oc, f->ic, f->k) :
-				      rlx_type(RLX_F32, f->oc, f->ic, f->k, f->k);
+	rlx_value w = weights(n, f, x), bias = xy_floats(n, rlx_type(RLX_F32, f->oc), -1, 1);
+	const int64_t groups = f->by_channel ? f->ic : 1;
 	const uint32_t nd = f->line ? 1 : 2;
 	int64_t s[2] = { f->stride, f->stride }, d[2] = { f->dilation, f->dilation };
 	int64_t p[4] = { f->pad, f->pad, f->pad, f->pad };
 
-	return rlx_emit(n->g, conv, .x = x, .w = xy_floats(n, w, -1, 1),
-			.bias = xy_floats(n, rlx_type(RLX_F32, f->oc), -1, 1),
-			.stride = { s, nd }, .dilation = { d, nd }, .pad = { p, 2 * nd });
+	if (f->transpose)
+		return rlx_emit(n->g, conv_transpose, .x = x, .w = w, .bias = bias,
+				.stride = { s, nd }, .dilation = { d, nd }, .pad = { p, 2 * nd },
+				.groups = groups);
+	return rlx_emit(n->g, conv, .x = x, .w = w, .bias = bias, .stride = { s, nd },
+			.dilation = { d, nd }, .pad = { p, 2 * nd }, .groups = groups);
 }
 
 /* The CPU against the evaluator in double. */
@@ -113,6 +133,40 @@ TEST(a_lone_convolution_of_many_channels_is_blocked)
 		CHECK_EQ(check_form(&forms[i], i & 1).blocked, 1);
 }
 
+/* Gradients in x are transposes, and their weights and the forward ones' change with each step. */
+TEST(weights_that_change_and_transposes_are_blocked)
+{
+	static const struct form forms[] = {
+		{ 4, 32, 32, 14, 3, 1, 1, 1, .changes = true },
+		{ 4, 32, 48, 14, 3, 1, 1, 1, .changes = true, .transpose = true },
+		{ 2, 64, 32, 15, 5, 1, 1, 0, .transpose = true },
+		{ 2, 33, 33, 20, 3, 1, 1, 1, .changes = true, .transpose = true,
+		  .by_channel = true },
+		{ 2, 64, 64, 18, 5, 1, 2, 3, .line = true, .changes = true, .transpose = true },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		struct found f = check_form(&forms[i], i & 1);
+
+		CHECKF(f.all == 1 && f.blocked == 1, "form %u is plain", i);
+	}
+}
+
+/* A gradient's weights are images, more of them than of results; zeros stand between strides. */
+TEST(weights_as_large_as_images_and_strides_of_transposes_stay_plain)
+{
+	static const struct form forms[] = {
+		{ 16, 20, 20, 14, 14, 1, 1, 1, .changes = true },
+		{ 2, 64, 32, 9, 3, 2, 1, 1, .transpose = true },
+		{ 2, 64, 32, 9, 3, 1, 1, 3, .transpose = true },	/* it leaves some out */
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		CHECKF(!check_form(&forms[i], i & 1).blocked, "form %u is blocked", i);
+}
+
 /* What another reads blocked is made so: it has no reorder of its own then. */
 TEST(a_chain_of_convolutions_is_blocked)
 {
@@ -153,12 +207,21 @@ TEST(drawn_convolutions)
 				.dilation = 1 + drawn(&seed, 2),
 				.pad = drawn(&seed, 3),
 				.line = drawn(&seed, 2),
+				.changes = drawn(&seed, 2),
+				.transpose = drawn(&seed, 3) == 0,
+				.by_channel = drawn(&seed, 6) == 0,
 			};
-			out = f.size + 2 * f.pad - (f.k - 1) * f.dilation;
+			f.oc = f.by_channel ? f.ic : f.oc;
+			f.stride = f.transpose && drawn(&seed, 4) ? 1 : f.stride;
+			out = f.transpose ?
+			      (f.size - 1) * f.stride + (f.k - 1) * f.dilation + 1 - 2 * f.pad :
+			      f.size + 2 * f.pad - (f.k - 1) * f.dilation;
 		} while (out < 1 || f.n * f.ic * f.oc * out * out * f.k * f.k > 6000000);
 		printf("# %" PRId64 " x %" PRId64 " -> %" PRId64 ", %" PRId64 "%s k%" PRId64
-		       " s%" PRId64 " d%" PRId64 " p%" PRId64 "\n", f.n, f.ic, f.oc, f.size,
-		       f.line ? "" : "^2", f.k, f.stride, f.dilation, f.pad);
+		       " s%" PRId64 " d%" PRId64 " p%" PRId64 "%s%s%s\n", f.n, f.ic, f.oc, f.size,
+		       f.line ? "" : "^2", f.k, f.stride, f.dilation, f.pad,
+		       f.by_channel ? " by channel" : "", f.transpose ? " transposed" : "",
+		       f.changes ? " of changing weights" : "");
 		plain += !check_form(&f, i & 1).blocked;
 	}
 	printf("# %u plain\n", plain);
