@@ -24,8 +24,9 @@ static void plane_lay(const struct rlx_conv_grid *g, float *dst, const float *x,
 						 first[1] + y * g[1].d) * g[2].in + first[2];
 			float *to = dst + (z * g[1].size + y) * g[2].size;
 
+			/* for size GCC makes string instructions of memcpy(), slow at rows */
 			if (g[2].d == 1)
-				memcpy(to, from, n[2] * sizeof(*to));
+				memmove(to, from, n[2] * sizeof(*to));
 			for (i = 0; g[2].d > 1 && i < n[2]; i++)
 				to[i] = from[i * g[2].d];
 		}
