@@ -29,7 +29,10 @@ static const double BLOCKED_IN = 1.25, FIRST_IN = 1.7, BLOCKED_OUT = 1.55, PLAIN
  */
 static const double PACK_PIXELS = 8, PACK_EDGE = 1.2;
 
-/* Bytes of an image that no cache holds: reorders of it cost more than few taps of one channel. */
+/*
+ * Bytes of images that no cache holds: reorders of them cost more than few taps of one channel.
+ * Fewer where a stride leaves a part of them unread, which the plain kernel does not touch.
+ */
 static const double LARGE_IMAGE = 8 << 20;
 static const double FEW_TAPS = 9;
 
@@ -112,7 +115,7 @@ static bool is_faster_plain(const struct layout *l, const struct conv *c)
 
 	if (c->a.groups > 1)
 		return c->w.dim[1] == 1 && m.taps <= FEW_TAPS &&
-		       (double)rlx_type_bytes(&c->x) > LARGE_IMAGE && !l->strict;
+		       (double)rlx_type_bytes(&c->x) * m.in > LARGE_IMAGE * m.out && !l->strict;
 	blocked += vector * m.in * (first ? FIRST_IN * ic : BLOCKED_IN * up(ic, vector));
 	blocked += vector * BLOCKED_OUT * m.out * up(oc, vector);
 	plain += vector * oc * (PLAIN_OUT * m.out + PLAIN_OUT_ROW * m.out_rows);
