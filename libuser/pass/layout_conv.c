@@ -30,11 +30,13 @@ static const double BLOCKED_IN = 1.25, FIRST_IN = 1.7, BLOCKED_OUT = 1.55, PLAIN
 static const double PACK_PIXELS = 8, PACK_EDGE = 1.2;
 
 /*
- * Bytes of images that no cache holds: reorders of them cost more than few taps of one channel.
- * Fewer where a stride leaves a part of them unread, which the plain kernel does not touch.
+ * Depthwise convolutions gain by each tap, and lose by reorders of images where no cache holds
+ * them: bytes for each tap, and one more, from which they are faster plain; bytes in all where
+ * blocks are at most half full, of which half the work is for nothing. It is fewer where a stride
+ * leaves a part of them unread, which the plain kernel does not touch. Those whose weights stay
+ * are as fast in blocks at any size, or up to 1.8 times.
  */
-static const double LARGE_IMAGE = 8 << 20;
-static const double FEW_TAPS = 9;
+static const double LARGE_IMAGE = 1 << 20, HALF_FULL = 1 << 19;
 
 /* Of one channel of an image: elements that are read, written, and what the plain kernel does. */
 struct image {
@@ -103,6 +105,16 @@ static struct image image_of(const struct layout *l, const struct conv *c)
 	return m;
 }
 
+/* A depthwise convolution that is faster plain. */
+static bool is_large_image(const struct layout *l, const struct conv *c, const struct image *m)
+{
+	const double channels = (double)c->x.dim[1], bytes = (double)rlx_type_bytes(&c->x);
+	bool half = 2 * channels <= up(channels, l->decide);
+
+	return c->w.dim[1] == 1 && !(c->stays && !c->turned) &&
+	       bytes * m->in > (half ? HALF_FULL : LARGE_IMAGE * (m->taps + 1)) * m->out;
+}
+
 /* Is it, with a plain input of floats, faster plain than in blocks? */
 static bool is_faster_plain(const struct layout *l, const struct conv *c)
 {
@@ -114,8 +126,7 @@ static bool is_faster_plain(const struct layout *l, const struct conv *c)
 	double plain = oc * terms * m.pixels;
 
 	if (c->a.groups > 1)
-		return c->w.dim[1] == 1 && m.taps <= FEW_TAPS &&
-		       (double)rlx_type_bytes(&c->x) * m.in > LARGE_IMAGE * m.out && !l->strict;
+		return is_large_image(l, c, &m);
 	blocked += vector * m.in * (first ? FIRST_IN * ic : BLOCKED_IN * up(ic, vector));
 	blocked += vector * BLOCKED_OUT * m.out * up(oc, vector);
 	plain += vector * oc * (PLAIN_OUT * m.out + PLAIN_OUT_ROW * m.out_rows);

@@ -167,6 +167,17 @@ TEST(weights_as_large_as_images_and_strides_of_transposes_stay_plain)
 		CHECKF(!check_form(&forms[i], i & 1).blocked, "form %u is blocked", i);
 }
 
+/* Reorders of what no cache holds cost more than one tap gains, but where weights stay. */
+TEST(large_images_by_channel)
+{
+	const struct form stays = { 1, 16, 16, 210, 1, 1, 1, 0, .by_channel = true };
+	struct form changes = stays;
+
+	changes.changes = true;
+	CHECK_EQ(check_form(&stays, false).blocked, 1);
+	CHECK_EQ(check_form(&changes, false).blocked, 0);
+}
+
 /* What another reads blocked is made so: it has no reorder of its own then. */
 TEST(a_chain_of_convolutions_is_blocked)
 {
