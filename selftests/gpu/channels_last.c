@@ -300,6 +300,45 @@ TEST(bottlenecks)
 	}
 }
 
+/* The chosen launch's kernel for the problem that begins with @problem; "" if there is none. */
+static void kernel_of(struct rlx_graph *g, const char *problem, char *buf, size_t size)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
+				      .flags = RLX_COMPILE_NATIVE | RLX_COMPILE_EXPLAIN };
+	struct rlx_session *s = rig_session(rlx_graph_get(g), &o);
+	const struct rlx_code *c = s->p->code;
+
+	*buf = 0;
+	for (uint32_t i = 0; i < c->n_choice; i++)
+		if (c->choice[i].chosen && c->choice[i].problem &&
+		    !strncmp(c->choice[i].problem, problem, strlen(problem)))
+			snprintf(buf, size, "%s", c->choice[i].what);
+	rlx_session_free(s);
+}
+
+/*
+ * Few terms for few channels: nothing is turned for tensor cores, and a thread has an output. For
+ * more channels it is.
+ */
+TEST(few_channels_and_taps_are_of_threads)
+{
+	for (int i = 0; i < 5; i++) {
+		struct net t = { rlx_graph_new("few"), rlx_test_seed(), RLX_NONE,
+				 i % 2 ? RLX_BF16 : RLX_F16 };
+		int64_t k = i < 2 || i == 4 ? 1 : 3, c = k == 1 ? pick(&t, 8, 16) : 1;
+		char kernel[256];
+
+		t.x = rlx_input(t.g, "x", rlx_type(t.dtype, 4, c, 57, 40 + pick(&t, 0, 9)));
+		conv(&t, i < 4 ? 8 : pick(&t, 60, 70), k, 2, 1);
+		t.x = rlx_emit(t.g, relu, .x = t.x);
+		rlx_output(t.g, "y", t.x);
+		CHECKF(!rlx_graph_finish(t.g), "%s", rlx_graph_error(t.g)->text);
+		kernel_of(t.g, "conv ", kernel, sizeof(kernel));
+		CHECKF(!strncmp(kernel, "conv_depthwise ", 15) == (i < 4), "%s", kernel);
+		against_ref(t.g, RLX_PRECISION_AS_WRITTEN, t.seed, i % 2 ? 5e-2 : 6e-3, i);
+	}
+}
+
 /* The first convolution reads a plain input, the last one writes a plain result: none is turned. */
 TEST(ends_are_plain)
 {
