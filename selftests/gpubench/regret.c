@@ -112,29 +112,38 @@ static void *memory(int64_t elements, int bytes)
 
 /* ---- problems ---- */
 
+/* The launch of @a, which has sizes and b_form, @batch times; false: it is too large. */
+static bool product(struct rlx_k_gemv_stream *a, int64_t batch, bool f32, struct rlx_g_launch *l)
+{
+	int64_t m = (int64_t)a->g.m, n = (int64_t)a->g.n, k = (int64_t)a->g.k;
+	int bytes = f32 ? 4 : 2;
+
+	if (batch * m * k > largest || batch * n * k > largest || batch * m * n > largest)
+		return false;
+	a->g.lda = (size_t)k;
+	a->g.ldb = (size_t)(a->g.b_form == RLX_B_COLS ? k : n);
+	a->g.ldc = (size_t)n;
+	a->g.alpha = 1;
+	a->g.a_type = a->g.b_type = a->g.c_type = f32 ? RLX_F32 : RLX_F16;
+	a->g.a = memory(batch * m * k, bytes);
+	a->g.b = memory(batch * n * k, bytes);
+	a->g.c = memory(batch * m * n, bytes);
+	memcpy(rig->args, a, sizeof(*a));
+	(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(rig->args, l);
+	return a->g.a && a->g.b && a->g.c;
+}
+
 static bool gemm(bool f32, struct rlx_g_launch *l)
 {
 	static const int64_t rows[] = { 1, 8, 16, 50, 128, 197, 333, 577, 4096 };
-	int64_t m = pick(0, 2) ? size(1, 8192) : rows[pick(0, 8)], n = size(16, 8192);
-	int64_t k = size(16, 8192);
-	int bytes = f32 ? 4 : 2;
 	struct rlx_k_gemv_stream a = { .g = {
-		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
-		.ldc = (size_t)n, .alpha = 1, .b_form = pick(0, 2) ? RLX_B_COLS : RLX_B_ROWS,
-		.b_fixed = true, .a_type = f32 ? RLX_F32 : RLX_F16,
+		.m = (size_t)(pick(0, 2) ? size(1, 8192) : rows[pick(0, 8)]),
+		.n = (size_t)size(16, 8192), .k = (size_t)size(16, 8192),
+		.b_form = pick(0, 2) ? RLX_B_COLS : RLX_B_ROWS, .b_fixed = true,
 		.act = pick(0, 3) ? RLX_ACT_NONE : RLX_ACT_GELU,
 	} };
 
-	a.g.ldb = (size_t)(a.g.b_form == RLX_B_COLS ? k : n);
-	a.g.b_type = a.g.c_type = a.g.a_type;
-	if (m * k > largest || n * k > largest || m * n > largest)
-		return false;
-	a.g.a = memory(m * k, bytes);
-	a.g.b = memory(n * k, bytes);
-	a.g.c = memory(m * n, bytes);
-	memcpy(rig->args, &a, sizeof(a));
-	(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(rig->args, l);
-	return a.g.a && a.g.b && a.g.c;
+	return product(&a, 1, f32, l);
 }
 
 static bool gemm_f16(struct rlx_g_launch *l)
@@ -145,6 +154,29 @@ static bool gemm_f16(struct rlx_g_launch *l)
 static bool gemm_f32(struct rlx_g_launch *l)
 {
 	return gemm(true, l);
+}
+
+/* Sizes as attention and small models have: many small products, lines at odd places too. */
+static bool batched(bool f32, struct rlx_g_launch *l)
+{
+	int64_t batch = size(2, 256), m = size(1, 1024), n = size(8, 1024), k = size(16, 1024);
+	struct rlx_k_gemv_stream a = { .g = {
+		.batch = { (size_t)batch, 1 }, .m = (size_t)m, .n = (size_t)n, .k = (size_t)k,
+		.a_step = { (size_t)(m * k) }, .b_step = { (size_t)(n * k) },
+		.c_step = { (size_t)(m * n) }, .b_form = pick(0, 1) ? RLX_B_COLS : RLX_B_ROWS,
+	} };
+
+	return product(&a, batch, f32, l);
+}
+
+static bool batched_f16(struct rlx_g_launch *l)
+{
+	return batched(false, l);
+}
+
+static bool batched_f32(struct rlx_g_launch *l)
+{
+	return batched(true, l);
 }
 
 static bool attention(struct rlx_g_launch *l)
@@ -293,10 +325,10 @@ static void print_family(const char *name, int n)
 	for (int i = 0; i < n; i++)
 		sum += log(regret[i]);
 	if (!n) {
-		printf("%-10s nothing was measured\n", name);
+		printf("%-11s nothing was measured\n", name);
 		return;
 	}
-	printf("%-10s %4d problems: regret %.3f on the mean, %.2f at 95 %%, %.2f at worst\n",
+	printf("%-11s %4d problems: regret %.3f on the mean, %.2f at 95 %%, %.2f at worst\n",
 	       name, n, exp(sum / n), regret[n * 95 / 100], regret[n - 1]);
 	for (int i = 0; i < WORST && worst[i].chosen_ns > 1.1 * worst[i].fastest_ns; i++)
 		printf("  %.2f  %s\n        %9.2f us %s\n        %9.2f us %s\n",
@@ -349,8 +381,9 @@ static const struct {
 	const char	*name;
 	bool		(*problem)(struct rlx_g_launch *l);
 } families[] = {
-	{ "gemm f16", gemm_f16 }, { "gemm f32", gemm_f32 }, { "attention", attention },
-	{ "conv", conv }, { "topk", topk },
+	{ "gemm f16", gemm_f16 }, { "gemm f32", gemm_f32 }, { "batched f16", batched_f16 },
+	{ "batched f32", batched_f32 }, { "attention", attention }, { "conv", conv },
+	{ "topk", topk },
 };
 
 int main(int argc, char **argv)
