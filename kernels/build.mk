@@ -27,11 +27,11 @@ $(foreach k,attention_many conv_reorder copy det ew ew_f32 ew_f64 ew_int gemm_in
 		resize_wide rope sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
-$(foreach k,conv_taps gemm_bf16 gemm_f16 gemm_f32 gemm_f64 lapack linalg linalg_eigh \
+$(foreach k,conv_taps gemm_bf16 gemm_f16 gemm_f32 gemm_f64 linalg linalg_eigh \
 		linalg_mat linalg_qr linalg_rotate linalg_svd rnn_f64 selective_scan,\
 	$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
-$(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
+$(foreach k,fft_f32 fft_f64 gemm_wq lapack norm_nchw reduce scan softmax_f64,\
 	$(eval KERNEL_OPT_$(k) := -Os))
 # With vectors of 32 bytes they are as fast small (0.95 to 1.03); of 64 they are not (0.65).
 LEVEL_OPT_v3_rnn := -Os
