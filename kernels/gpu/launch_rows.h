@@ -226,15 +226,29 @@ static inline void rlx_g_norm_grad_launch(const void *args, struct rlx_g_launch 
 }
 
 /*
- * The key of @vectors of columns of @n, of @vec elements of @size bytes. As few threads a column
- * as registers need: each costs steps to meet. More where the chip is not full of them, as long
- * as COLS_LEAST() vectors stand side by side.
+ * The most threads for a column, of @along elements side by side in memory. COLS_LEAST() vectors
+ * stand side by side in a block where memory has so many; where it has fewer, further ones would
+ * be other columns' from far away, while the next rows follow at once.
  */
-static inline int32_t rlx_g_cols_share(int64_t vectors, int64_t n, int vec, int size,
+static inline int rlx_g_cols_most(int64_t along, int vec, int size)
+{
+	int least = COLS_LEAST(vec, size);
+
+	while (least > 1 && least / 2 >= along / vec)
+		least /= 2;
+	return COLS_THREADS / least;
+}
+
+/*
+ * The key of @vectors of columns of @n, of @vec elements of @size bytes. As few threads a column
+ * as registers need: each costs steps to meet. More where the chip is not full of them, up to
+ * @most (rlx_g_cols_most()).
+ */
+static inline int32_t rlx_g_cols_share(int64_t vectors, int64_t n, int vec, int most,
 				       const struct rlx_g_launch *l)
 {
 	int64_t fill = (l->processors ? (int64_t)l->processors : 1) * 512;
-	int lanes = 1, most = COLS_THREADS / COLS_LEAST(vec, size);
+	int lanes = 1;
 
 	while (lanes < most && rlx_g_ceil(n, lanes) > 1 &&
 	       (rlx_g_ceil(n, lanes) * vec > ROWS_MOST_OWN(1) || vectors * lanes < fill))
@@ -285,7 +299,8 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 	size = a->x_type == RLX_F32 ? 4 : 2;
 	widest = a->y_type == RLX_F32 ? 4 : size;
 	vec = rlx_g_rows_vec(along, widest, o, sizeof(o) / sizeof(o[0]));
-	share = cols ? rlx_g_cols_share(outer * a->inner / vec, a->n, vec, size, l) :
+	share = cols ? rlx_g_cols_share(outer * a->inner / vec, a->n, vec,
+					rlx_g_cols_most(along, vec, size), l) :
 		rlx_g_rows_share(a->outer, a->n, vec, size, l);
 	RLX_G_VARIANT(l, softmax, RLX_G_ROW(share), .SOFTMAX_X_TYPE = a->x_type,
 		      .SOFTMAX_Y_TYPE = a->y_type, .SOFTMAX_LOG = a->log, .SOFTMAX_COLUMNS = cols);
@@ -348,7 +363,8 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut,
 			      .REDUCE_TERM = a->squares);
 	} else {
-		share = rlx_g_cols_share(a->n_out / vec, a->n_red, vec, size, l);
+		share = rlx_g_cols_share(a->n_out / vec, a->n_red, vec,
+					 rlx_g_cols_most(along, vec, size), l);
 		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, share, 8);
 		RLX_G_VARIANT(l, reduce_columns, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
 			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut,

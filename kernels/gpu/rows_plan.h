@@ -54,7 +54,8 @@
 
 /*
  * Columns: VEC of them side by side are LANES threads', who have every LANES-th element of each,
- * CHUNKS in all, or in pieces of so many. COLS_LEAST vectors stand side by side in a block.
+ * CHUNKS in all, or in pieces of so many. COLS_LEAST vectors stand side by side in a block, or
+ * all that memory has side by side.
  */
 #define COLS_THREADS		256
 #define COLS_LEAST(vec, size)	((vec) * (size) < 8 ? 64 / ((vec) * (size)) : 8)
