@@ -6,6 +6,7 @@
 #include "selftests/kernels/isa.h"
 
 rlx_k_fn rlx_k_gemm_bf16__v4_amx_emu, rlx_k_gemm_bf16_pack__v4_amx_emu;
+rlx_k_fn rlx_k_conv_bf16__v4_amx_emu, rlx_k_conv_bf16_pack__v4_amx_emu;
 rlx_k_fn rlx_k_gemm_i8__v4_amx_emu, rlx_k_gemm_i8_pack__v4_amx_emu;
 
 static bool amx_emulated;	/* level v4_amx is */
@@ -15,6 +16,8 @@ static inline const struct rlx_kernels *amx_kernels(enum rlx_isa isa)
 	static const struct rlx_kernels emulated = {
 		.gemm_bf16 = rlx_k_gemm_bf16__v4_amx_emu,
 		.gemm_bf16_pack = rlx_k_gemm_bf16_pack__v4_amx_emu,
+		.conv_bf16 = rlx_k_conv_bf16__v4_amx_emu,
+		.conv_bf16_pack = rlx_k_conv_bf16_pack__v4_amx_emu,
 		.gemm_i8 = rlx_k_gemm_i8__v4_amx_emu,
 		.gemm_i8_pack = rlx_k_gemm_i8_pack__v4_amx_emu,
 	};
