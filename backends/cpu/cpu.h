@@ -209,6 +209,8 @@ enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 
 enum rlx_isa cpu_isa_detect(void);
 const char *cpu_isa_name(enum rlx_isa isa);
+/* Does a convolution by pairs of bf16 gain over one in f32 at @isa, on this processor? */
+bool cpu_pairs_gain(enum rlx_isa isa);
 
 /* prepared.c */
 struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,

@@ -38,6 +38,20 @@ static enum rlx_isa best(void)
 #endif
 }
 
+/*
+ * Tiles, and vectors of pairs where one takes as long as one multiply-add of f32: Intel's
+ * VDPBF16PS takes twice as long (110 for 220 GFLOP/s on a core that has tiles as well).
+ */
+bool cpu_pairs_gain(enum rlx_isa isa)
+{
+#if defined(__x86_64__)
+	return isa >= RLX_ISA_V4_AMX || (isa == RLX_ISA_V4X && !__builtin_cpu_is("intel"));
+#else
+	(void)isa;
+	return false;
+#endif
+}
+
 /* A slow path tells its user, once. */
 static void tell_missing(const char *why)
 {

@@ -53,6 +53,7 @@ struct conv {
 	struct rlx_op_fused_conv a;
 	struct rlx_type	x, w, y;
 	bool		stays;		/* its weights do */
+	bool		bf16;		/* its operands are */
 	bool		turned;		/* its weights are those of a transpose, turned round */
 	int64_t		pad[4];		/* of that */
 };
@@ -195,9 +196,12 @@ static bool of_transpose(const struct layout *l, const struct rlx_node *n, struc
 	return true;
 }
 
-static bool is_f32(const struct layout *l, uint32_t v)
+/* What is added to sums: as the operands, or f32. */
+static bool is_addend(const struct layout *l, uint32_t v, bool bf16)
 {
-	return layout_type(l, v)->dtype == RLX_F32;
+	enum rlx_dtype dt = v ? layout_type(l, v)->dtype : RLX_F32;
+
+	return dt == RLX_F32 || (bf16 && dt == RLX_BF16);
 }
 
 /* Do the blocked kernels take @n? @c is filled in. */
@@ -209,9 +213,10 @@ static bool can_block(const struct layout *l, const struct rlx_node *n, struct c
 		return false;
 	*c = (struct conv){ .x = *layout_type(l, n->in[0]), .w = *layout_type(l, n->in[1]),
 			    .y = *layout_type(l, n->out), .stays = layout_stays(l, n->in[1]) };
-	if (!layout_is_image(&c->x) || !layout_is_image(&c->w) || !is_f32(l, n->in[0]) ||
-	    !is_f32(l, n->in[1]) || (n->in[2] && !is_f32(l, n->in[2])) ||
-	    (conv && n->in[3] && !is_f32(l, n->in[3])))
+	c->bf16 = c->x.dtype == RLX_BF16;	/* what has no kernel is widened by now */
+	if (!layout_is_image(&c->x) || !layout_is_image(&c->w) || c->x.dtype != c->w.dtype ||
+	    (c->x.dtype != RLX_F32 && !c->bf16) || !is_addend(l, n->in[2], c->bf16) ||
+	    !is_addend(l, n->out, c->bf16) || (conv && !is_addend(l, n->in[3], c->bf16)))
 		return false;
 	if (conv)
 		c->a = *(const struct rlx_op_fused_conv *)n->args;
@@ -263,18 +268,28 @@ static bool stands_alone(const struct layout *l, const struct rlx_node *n)
 	       (n->n_in < 4 || !l->blocked[n->in[3]]) && !l->wanted[n->out];
 }
 
+/*
+ * Is it better left plain? Of bf16 the kernel copies its input in any case, and takes both forms
+ * alike: the one that is there, and whose result is wanted.
+ */
+static bool stays_plain(const struct layout *l, const struct rlx_node *n, const struct conv *c)
+{
+	if (c->bf16)
+		return stands_alone(l, n);
+	return packs_in_vain(l, c) || (few_lanes(l, c) && !l->blocked[n->in[0]]) ||
+	       ((!c->stays || stands_alone(l, n)) && is_faster_plain(l, c));
+}
+
 bool layout_conv(struct layout *l, const struct rlx_node *n)
 {
 	const uint32_t residual = n->n_in > 3 ? n->in[3] : 0;
 	struct conv c;
 	bool first;
 
-	if (!can_block(l, n, &c) || packs_in_vain(l, &c) ||
-	    (few_lanes(l, &c) && !l->blocked[n->in[0]]) ||
-	    ((!c.stays || stands_alone(l, n)) && is_faster_plain(l, &c)))
+	if (!can_block(l, n, &c) || stays_plain(l, n, &c))
 		return false;
 	/* few channels in: read the plain image as it is */
-	first = !l->blocked[n->in[0]] && c.x.dim[1] < l->decide && c.a.groups == 1;
+	first = !l->blocked[n->in[0]] && c.a.groups == 1 && (c.bf16 || c.x.dim[1] < l->decide);
 	if (c.x.rank == 3)
 		layout_two_dims(l, &c.a);
 	c.a.block = l->block;

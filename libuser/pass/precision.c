@@ -4,10 +4,10 @@
  * operands, those of attention and convolutions (BF16 and F16) where the target gains by it,
  * and leave every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
  * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
- * accumulate in f32. What the target computes in f32 nevertheless, as convolutions on CPUs,
- * stays as it is, with what only reads that: each conversion would be a pass over the tensor.
- * Inputs, params, states and outputs keep their dtypes; integers, indices and bool are never
- * touched, nor are nodes in RLX_SCOPE_AS_WRITTEN.
+ * accumulate in f32. What the target computes in f32 nevertheless, as convolutions on CPUs
+ * without products of bf16, stays as it is, with what only reads that: each conversion would
+ * be a pass over the tensor. Inputs, params, states and outputs keep their dtypes; integers,
+ * indices and bool are never touched, nor are nodes in RLX_SCOPE_AS_WRITTEN.
  */
 #include <math.h>
 #include <string.h>
@@ -20,6 +20,7 @@ struct policy {
 	struct rlx_rewrite	*rw;
 	enum rlx_dtype		 small;		/* none: TF32 */
 	bool			 all;		/* attention, too */
+	bool			 conv;		/* convolutions, too */
 	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
 	uint32_t		 n_cast;
 	bool			*wide;		/* per old node: it stays in f32 */
@@ -185,7 +186,7 @@ static bool conv_only(struct policy *p, const struct rlx_node *n)
 	struct rlx_op_fused_conv a;
 	uint32_t in[4] = { 0 }, k;
 
-	if ((n->def->index != RLX_OP_conv && n->def->index != RLX_OP_fused_conv) || !p->all ||
+	if ((n->def->index != RLX_OP_conv && n->def->index != RLX_OP_fused_conv) || !p->conv ||
 	    !p->small)
 		return false;
 	for (k = 0; k < n->n_in; k++) {
@@ -307,6 +308,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		p.small = RLX_F16;
 	if (c->precision == RLX_PRECISION_TF32)
 		p.small = 0;
+	p.conv = p.all || c->target.widen;	/* a target that widens what it has not is asked */
 	if (p.small == RLX_F16 && c->target.fuse && !c->target.f16)
 		return rlx_fail(c->err, RLX_ENOSUP,
 				"precision f16: this device has no f16 GEMM; bf16 is what it has");
