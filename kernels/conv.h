@@ -487,11 +487,16 @@ struct rlx_k_conv_i8 {
 	/* derived by rlx_conv_i8_init() */
 	size_t		depth;		/* terms multiplied at once */
 	size_t		groups;		/* of so many in a sum */
+	size_t		packed;		/* of a channel's weights: whole steps of AMX tiles */
 	size_t		taps;		/* of a group: 1, or @depth */
 	size_t		across;		/* groups in the kernel's width */
 	size_t		padded[3], step[3];	/* planes of groups, every so many pixels */
 	struct rlx_k_conv_nd grouped;	/* the same convolution over groups */
 };
+
+/* By AMX tiles: groups of a tile's row, which are a step; output channels of two tiles. */
+#define RLX_CONV_I8_STEP	16
+#define RLX_CONV_I8_TILE_ROWS	32
 
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a);
 size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a);

@@ -3,7 +3,8 @@
  * The 8-bit convolution kernels, over i8_dot(acc, x, w): each 32-bit lane gets
  * the product of a group of DEPTH elements of type i8_elem of x and w. Built like
  * conv_nd over groups, which conv_i8_group has put together and padded before:
- * vectors are output pixels, weights are broadcast. Included once per level.
+ * vectors are output pixels, weights are broadcast. Included once per level, which may have
+ * other tiles (I8_OWN_TILES): struct i8_tile below says what they do.
  */
 #ifndef RLX_CPU_CONV_I8_H
 #define RLX_CPU_CONV_I8_H
@@ -36,14 +37,24 @@ struct run {
 	struct pass	pass;
 };
 
-/* @n groups of @rows channels against one panel of @k vectors of pixels. */
+/*
+ * @n groups of @rows channels against a panel, of which @k halves are pixels: what tile_run()
+ * adds to @acc or else begins. Weights lie as tile_at() says.
+ */
 struct i8_tile {
 	const int32_t	*w, *x;
 	int32_t		*y;
-	size_t		n;
+	size_t		n, rows, k;
 	bool		acc;
 };
 
+static size_t tile_at(size_t rows, size_t row, size_t k);
+/* Ahead of tiles of @rows; behind all of a call. */
+static void tiles_shape(size_t rows);
+static void tiles_end(void);
+static void tile_run(const struct i8_tile *t);
+
+#ifndef I8_OWN_TILES
 RLX_INLINE void tile(const struct i8_tile *t, const int R, const int K)
 {
 	const int32_t *x = t->x, *w = t->w;
@@ -103,6 +114,27 @@ typedef void i8_tile_fn(const struct i8_tile *t);
 static i8_tile_fn *const tiles[TILE_K][ROWS] = {
 	{ I8_TILES(I8_ONE) }, { I8_TILES(I8_TWO) },
 };
+
+static void tile_run(const struct i8_tile *t)
+{
+	tiles[t->k - 1][t->rows - 1](t);
+}
+
+static void tiles_shape(size_t rows)
+{
+	(void)rows;
+}
+
+static void tiles_end(void)
+{
+}
+
+/* Of the @k-th group of channel @row, in a tile of @rows. */
+static size_t tile_at(size_t rows, size_t row, size_t k)
+{
+	return k * rows + row;
+}
+#endif
 
 /* Which elements of a group of tap @tap are there, each as 1. */
 static int32_t ones_of(const struct rlx_k_conv_i8 *a, size_t tap)
@@ -177,13 +209,15 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first,
 		size_t rows = conv_tile_first(r->walk.a, u->tile + i + 1) - row;
 
 		t.w = (const int32_t *)r->a->w + first * rows +
-		      (u->g * r->walk.ocg + row) * r->a->groups;
+		      (u->g * r->walk.ocg + row) * r->a->packed;
+		if (rows != t.rows)	/* one of two, the higher ones first */
+			tiles_shape(rows);
+		t.rows = rows;
 		for (p = 0; p * PANEL < u->pixels; p++) {
-			size_t k = u->pixels - p * PANEL > C ? 2 : 1;
-
+			t.k = u->pixels - p * PANEL > PANEL / 2 ? 2 : 1;
 			t.x = r->panel + p * PANEL * KC;
 			t.y = r->sums + (p * u->rows + row - u->row) * PANEL;
-			tiles[k - 1][rows - 1](&t);
+			tile_run(&t);
 		}
 	}
 }
@@ -198,7 +232,7 @@ struct finish {
 static void finish_get(const struct run *r, size_t oc, struct finish *f)
 {
 	const struct rlx_k_conv_i8 *a = r->a;
-	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->groups;
+	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->packed;
 	size_t terms = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
 		       a->shape.k[2];
 
@@ -303,6 +337,7 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 		}
 		unit_store(&r, &u);
 	}
+	tiles_end();
 }
 
 /* Input bytes as elements at @shift of groups, over those before; @n of them, @step apart. */
@@ -501,27 +536,31 @@ void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
 	const struct rlx_k_conv_i8_pack *pk = args;
 	const struct rlx_k_conv_i8 *a = pk->conv;
 	const struct walk r = walk_of(&a->grouped);
-	int32_t *wsum = (int32_t *)pk->dst + a->shape.oc * a->groups;
+	int32_t *wsum = (int32_t *)pk->dst + a->shape.oc * a->packed;
 	const size_t each = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
 			    a->shape.k[2];
 	ptrdiff_t at[DEPTH];
-	size_t g, i, k, o, row, stop;
+	size_t g, i, k, o, row, rows;
+	int32_t *d;
 
 	(void)scratch;
 	for (g = begin; g < end; g++) {
 		const size_t first = g * r.ocg;
-		i8_elem *d = (i8_elem *)((int32_t *)pk->dst +
-					 first * a->groups);
 
 		memset(wsum + first, 0, r.ocg * sizeof(*wsum));
 		for (i = 0; i < a->grouped.tiles; i++) {
 			row = conv_tile_first(r.a, i);
-			stop = conv_tile_first(r.a, i + 1);
+			rows = conv_tile_first(r.a, i + 1) - row;
+			d = (int32_t *)pk->dst + (first + row) * a->packed;
+			memset(d, 0, rows * a->packed * sizeof(*d));
 			for (k = 0; k < a->groups; k++) {
 				group_at(a, k, at);
-				for (o = first + row; o < first + stop; o++, d += DEPTH)
-					wsum[o] += group_pack(a, o, (const char *)pk->src + o * each,
-							      at, d);
+				for (o = 0; o < rows; o++)
+					wsum[first + row + o] +=
+						group_pack(a, first + row + o,
+							   (const char *)pk->src +
+							   (first + row + o) * each, at,
+							   (i8_elem *)(d + tile_at(rows, o, k)));
 			}
 		}
 	}

@@ -6,7 +6,9 @@
 #include "kernels/conv.h"
 #include "kernels/cpu/conv_tile.h"
 
+#ifndef PANEL
 #define PANEL	(TILE_K * RLX_VL)	/* pixels gathered side by side */
+#endif
 #define PANELS	RLX_CONV_ND_PANELS	/* of a unit */
 #define KC	((size_t)RLX_CONV_ND_KC)
 

@@ -511,10 +511,16 @@ static bool plan_input(struct rlx_k_conv_nd *a)
 		       a->size[0], a->size[1], a->size[2], sizeof(float), 2);
 }
 
-/* Tiles of output channels, and chunks of them where @units without are few. */
-static void cut_channels(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t units)
+/* Output channels of a tile of vectors, most. */
+static size_t tile_rows(enum rlx_isa isa)
 {
-	size_t ocg = a->oc / a->groups, rows = (isa >= RLX_ISA_V4 ? 12 : 6) / a->fold;
+	return isa >= RLX_ISA_V4 ? 12 : 6;
+}
+
+/* Tiles of @rows output channels at most, and chunks of them where @units without are few. */
+static void cut_channels(struct rlx_k_conv_nd *a, size_t rows, size_t units)
+{
+	size_t ocg = a->oc / a->groups;
 
 	a->tiles = ceil_div(ocg, rows);
 	a->chunk = ND_ROWS / rows;
@@ -527,14 +533,17 @@ static void cut_channels(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t units
 	a->rows = min_sz(a->chunk * ceil_div(ocg, a->tiles), ocg);
 }
 
-/* Cut @all pixels into units of some of them by some channels; @more units of each. */
-static void cut(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t all, size_t most, size_t more)
+/*
+ * Cut @all pixels into units of at most @most panels by some tiles of @rows channels; @more units
+ * of each.
+ */
+static void cut(struct rlx_k_conv_nd *a, size_t rows, size_t all, size_t most, size_t more)
 {
 	size_t panel = PAIR * a->c;
 
 	a->pixels = min_sz(ceil_div(all, panel), most) * panel;
 	a->blocks = ceil_div(all, a->pixels);
-	cut_channels(isa, a, a->n * a->groups * more * a->blocks);
+	cut_channels(a, rows, a->n * a->groups * more * a->blocks);
 }
 
 bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
@@ -557,7 +566,7 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 	while (most > RLX_CONV_ND_PANELS &&
 	       a->n * a->groups * more * a->across * ceil_div(all, most * panel) < ND_UNITS)
 		most = max_sz(most / 2, RLX_CONV_ND_PANELS);
-	cut(isa, a, all, most, more);
+	cut(a, tile_rows(isa) / a->fold, all, most, more);
 	return true;
 }
 
@@ -632,7 +641,9 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	for (most = RLX_CONV_ND_PANELS; most > 1; most /= 2)
 		if (g->n * g->groups * ceil_div(all, most * PAIR * g->c) >= ND_UNITS)
 			break;
-	cut(isa, g, all, most, 1);
+	a->packed = isa >= RLX_ISA_V4_AMX ? ceil_div(a->groups, RLX_CONV_I8_STEP) *
+					    RLX_CONV_I8_STEP : a->groups;
+	cut(g, isa >= RLX_ISA_V4_AMX ? RLX_CONV_I8_TILE_ROWS : tile_rows(isa), all, most, 1);
 	return true;
 }
 
@@ -653,7 +664,7 @@ size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a)
 
 size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a)
 {
-	return a->shape.oc * (a->groups + 1) * sizeof(int32_t);
+	return a->shape.oc * (a->packed + 1) * sizeof(int32_t);
 }
 
 size_t rlx_conv_i8_xunits(const struct rlx_k_conv_i8 *a)

@@ -7,6 +7,8 @@
 
 rlx_k_fn rlx_k_gemm_bf16__v4_amx_emu, rlx_k_gemm_bf16_pack__v4_amx_emu;
 rlx_k_fn rlx_k_conv_bf16__v4_amx_emu, rlx_k_conv_bf16_pack__v4_amx_emu;
+rlx_k_fn rlx_k_conv_i8__v4_amx_emu, rlx_k_conv_i8_pack__v4_amx_emu;
+rlx_k_fn rlx_k_conv_i8_group__v4_amx_emu;
 rlx_k_fn rlx_k_gemm_i8__v4_amx_emu, rlx_k_gemm_i8_pack__v4_amx_emu;
 
 static bool amx_emulated;	/* level v4_amx is */
@@ -18,6 +20,9 @@ static inline const struct rlx_kernels *amx_kernels(enum rlx_isa isa)
 		.gemm_bf16_pack = rlx_k_gemm_bf16_pack__v4_amx_emu,
 		.conv_bf16 = rlx_k_conv_bf16__v4_amx_emu,
 		.conv_bf16_pack = rlx_k_conv_bf16_pack__v4_amx_emu,
+		.conv_i8 = rlx_k_conv_i8__v4_amx_emu,
+		.conv_i8_pack = rlx_k_conv_i8_pack__v4_amx_emu,
+		.conv_i8_group = rlx_k_conv_i8_group__v4_amx_emu,
 		.gemm_i8 = rlx_k_gemm_i8__v4_amx_emu,
 		.gemm_i8_pack = rlx_k_gemm_i8_pack__v4_amx_emu,
 	};

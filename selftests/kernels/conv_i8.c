@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* 8-bit convolution at every ISA level: equal, to the bit, to integer sums. */
 #include "kernels/conv.h"
+#include "selftests/kernels/amx_emu.h"
 #include "selftests/kernels/kernel_test.h"
 
 struct data {
@@ -115,7 +116,7 @@ static void shape_random(struct rlx_k_conv_i8 *a, uint64_t *s)
 static void level_run(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
 		      const struct data *d, uint64_t *seed)
 {
-	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	const struct rlx_kernels *k = amx_kernels(isa);
 	struct rlx_k_conv_i8 a = *shape;
 	struct rlx_k_conv_i8_pack pk = { .conv = &a, .src = d->w };
 	size_t esize = a.out == RLX_CONV_I32 ? 4 : 1, i;
@@ -194,6 +195,9 @@ TEST(conv_i8_random)
 		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
 			if (kt_isa_runs(isa))
 				level_run(isa, &a, &d, &seed);
+		amx_emulated = true;
+		level_run(RLX_ISA_V4_AMX, &a, &d, &seed);
+		amx_emulated = false;
 		kt_free(d.x, d.nx);
 		kt_free(d.w, d.nw);
 		kt_free(d.bias, a.shape.oc * 4);
