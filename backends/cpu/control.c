@@ -90,6 +90,21 @@ enum rlx_status cpu_lower_all_reduce(struct rlx_lower *lo)
 	return control(lo);
 }
 
+enum rlx_status cpu_lower_reduce_scatter(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+enum rlx_status cpu_lower_all_gather(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+enum rlx_status cpu_lower_own_part(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
 /* The program's own function is what a CPU runs. */
 enum rlx_status cpu_lower_custom(struct rlx_lower *lo)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Sums over ranks: calls of the session's communicator, between the graphs of launches. A sum in
- * place goes on in a stream of its own while launches behind it run; the first call that uses
- * what it sums waits for it, on the device.
+ * Sums over ranks, and what ranks have: calls of the session's communicator, between the graphs of
+ * launches. A sum in place goes on in a stream of its own while launches behind it run; the first
+ * call that uses what it sums waits for it, on the device.
  */
 #include <string.h>
 
@@ -12,21 +12,23 @@
 
 /* ---- compiling ---- */
 
-enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
+static enum rlx_status lower_collective(struct rlx_lower *lo)
 {
-	const struct rlx_op_all_reduce *p = lo->args;
-	const struct rlx_type *t = rlx_lower_in(lo, 0);
+	const struct rlx_op_all_reduce *p = lo->args;	/* as the others' are */
+	int64_t in = rlx_type_count(rlx_lower_in(lo, 0));
+	int64_t out = rlx_type_count(rlx_lower_out(lo, 0));
 	struct gpu_collective *a;
 	struct gpu_call *call;
 
 	if (p->ranks == 1)
 		return rlx_lower_copy(lo);
-	if (lo->strict)
+	if (lo->strict && lo->st->def->index != RLX_OP_all_gather &&
+	    lo->st->def->index != RLX_OP_own_part)
 		return rlx_lower_unsupported(lo, "in which order ranks are added up is the "
 					     "communicator's to say");
 	a = rlx_lower_args(lo, sizeof(*a));
-	a->count = rlx_type_count(t);
-	a->dtype = (int32_t)t->dtype;
+	a->count = in < out ? in : out;
+	a->dtype = (int32_t)rlx_lower_in(lo, 0)->dtype;
 	a->ranks = p->ranks;
 	rlx_lower_ref_in(lo, &a->src, 0, 0);
 	rlx_lower_ref_out(lo, &a->dst, 0, 0);
@@ -37,6 +39,26 @@ enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
 		return lo->status;
 	call->kind = GPU_COLLECTIVE_CALL;
 	return RLX_OK;
+}
+
+enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
+{
+	return lower_collective(lo);
+}
+
+enum rlx_status gpu_lower_reduce_scatter(struct rlx_lower *lo)
+{
+	return lower_collective(lo);
+}
+
+enum rlx_status gpu_lower_all_gather(struct rlx_lower *lo)
+{
+	return lower_collective(lo);
+}
+
+enum rlx_status gpu_lower_own_part(struct rlx_lower *lo)
+{
+	return lower_collective(lo);
 }
 
 /* The workspace's value that a call sums in place; 0: it sums from one place to another. */
@@ -147,28 +169,40 @@ static enum rlx_status end_aside(struct gpu_exec *x, enum rlx_status st)
 	return st ? st : ended;
 }
 
+static enum rlx_status copy(struct gpu_exec *x, uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+
+	return gpu_check(d, d->api->copy(dst, src, bytes, x->stream), "a sum over ranks",
+			 x->base.err);
+}
+
 static enum rlx_status sum(struct gpu_exec *x, const struct gpu_call *call, void *stream)
 {
 	const struct rlx_plan *p = x->base.code->plan;
-	struct gpu_device *d = gpu_exec_device(x);
-	enum rlx_status st = RLX_OK;
+	const struct rlx_plan_step *s = &p->step[call->base.step];
+	const struct rlx_collective *c = x->base.collective;
+	uint64_t src, dst, bytes = rlx_plan_bytes(p, s->out[0]);
+	bool in_place = s->def->index == RLX_OP_all_reduce;
+	enum rlx_status st;
 	struct gpu_collective a;
 	struct rlx_reduction r;
-	uint64_t src, dst;
 
 	memcpy(&a, x->image + call->base.args, sizeof(a));
 	src = gpu_looked_up(x->places, a.src);
 	dst = gpu_looked_up(x->places, a.dst);
-	if (src != dst)
-		st = gpu_check(d, d->api->copy(dst, src, rlx_plan_bytes(p,
-					       p->step[call->base.step].out[0]), x->stream),
-			       "a sum over ranks", x->base.err);
+	st = rlx_collective_check(c, s->def, a.ranks, x->base.err);
+	if (!st && s->def->index == RLX_OP_own_part)
+		return copy(x, dst, src + c->rank * bytes, bytes);
+	if (!st && in_place && src != dst)
+		st = copy(x, dst, src, bytes);
 	r = (struct rlx_reduction){
-		.src = (const void *)(uintptr_t)dst, .dst = (void *)(uintptr_t)dst,
+		.src = (const void *)(uintptr_t)(in_place ? dst : src),
+		.dst = (void *)(uintptr_t)dst,
 		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
-		.device = d->v->name, .stream = stream,
+		.device = gpu_exec_device(x)->v->name, .stream = stream,
 	};
-	return st ? st : rlx_collective_reduce(x->base.collective, a.ranks, &r, x->base.err);
+	return st ? st : rlx_collective_do(c, s->def, &r, x->base.err);
 }
 
 /* Its place is that of a launch, and nobody waits for it here. */

@@ -127,10 +127,10 @@ static inline bool gpu_is_launch(const struct gpu_call *call)
 	       call->kind == GPU_UNPACK_CALL;
 }
 
-/* A sum over ranks: device addresses, or where the table has them. */
+/* What ranks do together: device addresses, or where the table has them. */
 struct gpu_collective {
 	uint64_t	src, dst;
-	int64_t		count;
+	int64_t		count;		/* of the smaller one */
 	int32_t		dtype, ranks;
 };
 

@@ -25,18 +25,42 @@ enum rlx_status rlx_graph_eval_by(const struct rlx_graph *g, const struct rlx_te
 				  struct rlx_tensor *out, rlx_eval_node *by, void *ctx,
 				  struct rlx_error *err);
 
-/* The sum of an all_reduce step over @ranks, which @c must have. */
-static inline enum rlx_status rlx_collective_reduce(const struct rlx_collective *c, int32_t ranks,
-						    const struct rlx_reduction *r,
-						    struct rlx_error *err)
+/* Does the op wait for other processes? */
+static inline bool rlx_op_waits_for_ranks(const struct rlx_op_def *def)
+{
+	return def->index == RLX_OP_all_reduce || def->index == RLX_OP_reduce_scatter ||
+	       def->index == RLX_OP_all_gather;
+}
+
+/* May steps of @def over @ranks run by @c? */
+static inline enum rlx_status rlx_collective_check(const struct rlx_collective *c,
+						   const struct rlx_op_def *def, int32_t ranks,
+						   struct rlx_error *err)
 {
 	if (!c)
-		return rlx_fail(err, RLX_EINVAL, "all_reduce: it is over %d ranks, and the session "
-				"has no communicator: rlx_session_collective()", ranks);
+		return rlx_fail(err, RLX_EINVAL, "%s: it is over %d ranks, and the session has no "
+				"communicator: rlx_session_collective()", def->name, ranks);
 	if (c->ranks != (unsigned int)ranks)
-		return rlx_fail(err, RLX_EINVAL, "all_reduce: it is over %d ranks, the session's "
-				"communicator has %u; build the graph for as many", ranks, c->ranks);
-	return c->all_reduce(c->ctx, r, err);
+		return rlx_fail(err, RLX_EINVAL, "%s: it is over %d ranks, the session's "
+				"communicator has %u; build the graph for as many", def->name,
+				ranks, c->ranks);
+	return RLX_OK;
+}
+
+/* What a step of @def does that rlx_op_waits_for_ranks(), after that check. */
+static inline enum rlx_status rlx_collective_do(const struct rlx_collective *c,
+						const struct rlx_op_def *def,
+						const struct rlx_reduction *r,
+						struct rlx_error *err)
+{
+	enum rlx_status (*fn)(void *ctx, const struct rlx_reduction *, struct rlx_error *) =
+		def->index == RLX_OP_reduce_scatter ? c->reduce_scatter :
+		def->index == RLX_OP_all_gather ? c->all_gather : c->all_reduce;
+
+	if (!fn)
+		return rlx_fail(err, RLX_ENOSUP, "%s: the session's communicator does none",
+				def->name);
+	return fn(c->ctx, r, err);
 }
 
 #endif

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Which nodes come early, and after which others. */
 #include "base/alloc.h"
+#include "ir/eval.h"
 #include "plan/early.h"
-
-static bool is_sum(const struct rlx_node *n)
-{
-	return n->def->index == RLX_OP_all_reduce;
-}
 
 /* Sums, and what lays their tensors side by side, if that is all it is for. */
 static void mark(bool *is, const struct rlx_graph *g, const bool *live, const bool *late,
@@ -23,7 +19,7 @@ static void mark(bool *is, const struct rlx_graph *g, const bool *live, const bo
 
 		if (!live[n])
 			continue;
-		is[n] = !late[n] && (is_sum(v) || (read[n] == BY_EARLY &&
+		is[n] = !late[n] && (rlx_op_waits_for_ranks(v->def) || (read[n] == BY_EARLY &&
 			(v->def->traits & (RLX_T_VIEW | RLX_T_MOVE) ||
 			 v->def->index == RLX_OP_cast)));
 		for (i = 0; i < v->n_in; i++)
@@ -71,7 +67,7 @@ bool rlx_early_find(struct rlx_early *e, const struct rlx_graph *g, const bool *
 	bool ok;
 
 	*e = (struct rlx_early){ 0 };
-	for (n = 0; n < g->n_node && !(live[n] && is_sum(&g->node[n])); n++)
+	for (n = 0; n < g->n_node && !(live[n] && rlx_op_waits_for_ranks(g->node[n].def)); n++)
 		;
 	if (n == g->n_node)
 		return true;

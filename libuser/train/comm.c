@@ -7,21 +7,46 @@
 #include "base/status.h"
 #include "train/comm.h"
 
-static enum rlx_status all_reduce(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+static enum rlx_status in_host(struct rlx_comm *c, int what, const struct rlx_reduction *r)
 {
-	struct rlx_comm *c = ctx;
+	if (what == COMM_SUM)
+		return comm_sum(c, r->src, r->dst, r->count, r->dtype);
+	if (what == COMM_SCATTER)
+		return comm_scatter(c, r->src, r->dst, r->count, r->dtype);
+	return comm_gather(c, r->src, r->dst, r->count * rlx_dtype_size(r->dtype));
+}
+
+static enum rlx_status run(struct rlx_comm *c, int what, const struct rlx_reduction *r,
+			   struct rlx_error *err)
+{
 	enum rlx_status st = c->err.status;
 
 	if (!st && !r->device)
-		st = comm_sum(c, r->src, r->dst, r->count, r->dtype);
+		st = in_host(c, what, r);
 	else if (!st && c->nccl)
-		st = comm_nccl_sum(c, r);
+		st = comm_nccl_run(c, what, r);
 	else if (!st)
 		st = comm_failed(c, RLX_ENOSUP, "sums in the memory of '%s' want a communicator of "
 				 "kind nccl or rccl; this one is shm", r->device);
 	if (st)
 		rlx_error_set(err, st, c->err.file, c->err.line, "%s", c->err.text);
 	return st;
+}
+
+static enum rlx_status all_reduce(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	return run(ctx, COMM_SUM, r, err);
+}
+
+static enum rlx_status reduce_scatter(void *ctx, const struct rlx_reduction *r,
+				      struct rlx_error *err)
+{
+	return run(ctx, COMM_SCATTER, r, err);
+}
+
+static enum rlx_status all_gather(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	return run(ctx, COMM_GATHER, r, err);
 }
 
 /* The rank's own. In a device's memory sums are in place. */
@@ -31,6 +56,29 @@ static enum rlx_status no_reduce(void *ctx, const struct rlx_reduction *r, struc
 	(void)err;
 	if (!r->device && r->dst != r->src)
 		memcpy(r->dst, r->src, r->count * rlx_dtype_size(r->dtype));
+	return RLX_OK;
+}
+
+/*
+ * What comes of the rank's part, or the parts of others, is for nobody: runs that only add up
+ * select by whether an update is due. Of a device it stays what the memory has.
+ */
+static enum rlx_status no_scatter(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	(void)ctx;
+	(void)err;
+	if (!r->device)
+		memset(r->dst, 0, r->count * rlx_dtype_size(r->dtype));
+	return RLX_OK;
+}
+
+static enum rlx_status no_gather(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	const struct rlx_comm *c = ctx;
+
+	(void)err;
+	if (!r->device)
+		memset(r->dst, 0, r->count * c->collective.ranks * rlx_dtype_size(r->dtype));
 	return RLX_OK;
 }
 
@@ -82,11 +130,15 @@ enum rlx_status rlx_comm_new(const struct rlx_comm_opts *opts, struct rlx_comm *
 	memset(c->pidfd, -1, sizeof(c->pidfd));
 	c->kind = o.kind;
 	c->timeout = o.timeout_ns ? (uint64_t)o.timeout_ns : UINT64_C(600000000000);
-	c->collective = (struct rlx_collective){ .ctx = c, .all_reduce = all_reduce,
-						 .ended = ended };
+	c->collective = (struct rlx_collective){
+		.ctx = c, .all_reduce = all_reduce, .reduce_scatter = reduce_scatter,
+		.all_gather = all_gather, .ended = ended,
+	};
 	st = comm_find(c, &o, err);
 	c->idle = c->collective;
 	c->idle.all_reduce = no_reduce;
+	c->idle.reduce_scatter = no_scatter;
+	c->idle.all_gather = no_gather;
 	if (!st && c->kind != RLX_COMM_SHM) {
 		st = comm_nccl_open(c, err);
 		if (st)
@@ -164,6 +216,21 @@ enum rlx_status rlx_comm_all_reduce(struct rlx_comm *c, void *data, uint64_t cou
 	if (!c || (!data && count))
 		return RLX_EINVAL;
 	return c->err.status ? c->err.status : comm_sum(c, data, data, count, dtype);
+}
+
+enum rlx_status rlx_comm_reduce_scatter(struct rlx_comm *c, const void *src, void *dst,
+					uint64_t count, enum rlx_dtype dtype)
+{
+	if (!c || ((!src || !dst) && count))
+		return RLX_EINVAL;
+	return c->err.status ? c->err.status : comm_scatter(c, src, dst, count, dtype);
+}
+
+enum rlx_status rlx_comm_all_gather(struct rlx_comm *c, const void *src, void *dst, size_t bytes)
+{
+	if (!c || ((!src || !dst) && bytes))
+		return RLX_EINVAL;
+	return c->err.status ? c->err.status : comm_gather(c, src, dst, bytes);
 }
 
 enum rlx_status rlx_comm_broadcast(struct rlx_comm *c, void *data, size_t bytes)

@@ -22,7 +22,7 @@ struct comm_tag {
 	uint32_t	what, dtype;
 	uint64_t	count;
 };
-enum { COMM_BARRIER, COMM_SUM, COMM_BROADCAST, COMM_AGREE, COMM_JOIN };
+enum { COMM_BARRIER, COMM_SUM, COMM_SCATTER, COMM_GATHER, COMM_BROADCAST, COMM_AGREE, COMM_JOIN };
 
 /* In shared memory. A rank writes its own; [2]: the next meeting must not overwrite this one's. */
 struct comm_seat {
@@ -98,15 +98,20 @@ enum rlx_status comm_too_late(struct rlx_comm *c);
 /* The first failure is kept, and the others are told. */
 enum rlx_status comm_failed(struct rlx_comm *c, enum rlx_status st, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* In host memory. Of the latter two @count is that of each rank's part. */
 enum rlx_status comm_sum(struct rlx_comm *c, const void *src, void *dst, uint64_t count,
 			 enum rlx_dtype dtype);
+enum rlx_status comm_scatter(struct rlx_comm *c, const void *src, void *dst, uint64_t count,
+			     enum rlx_dtype dtype);
+enum rlx_status comm_gather(struct rlx_comm *c, const void *src, void *dst, uint64_t bytes);
 
 /* ---- comm_nccl.c ---- */
 
 enum rlx_status comm_nccl_open(struct rlx_comm *c, struct rlx_error *err);
 /* Once all are there: rank 0's id to all. */
 enum rlx_status comm_nccl_begin(struct rlx_comm *c);
-enum rlx_status comm_nccl_sum(struct rlx_comm *c, const struct rlx_reduction *r);
+/* @what: COMM_SUM, COMM_SCATTER or COMM_GATHER. */
+enum rlx_status comm_nccl_run(struct rlx_comm *c, int what, const struct rlx_reduction *r);
 enum rlx_status comm_nccl_ended(struct rlx_comm *c);
 void comm_nccl_close(struct rlx_comm *c);
 

@@ -238,7 +238,18 @@ static int type_of(enum rlx_dtype dt)
 	}
 }
 
-enum rlx_status comm_nccl_sum(struct rlx_comm *c, const struct rlx_reduction *r)
+/* The lock is held. */
+static int put(struct nccl *n, int what, const struct rlx_reduction *r)
+{
+	/* nothing is computed of what is gathered: bytes, ncclInt8 */
+	if (what == COMM_GATHER)
+		return n->api.all_gather(r->src, r->dst, r->count * rlx_dtype_size(r->dtype), 0,
+					 n->comm, r->stream);
+	return (what == COMM_SUM ? n->api.all_reduce : n->api.reduce_scatter)(
+		r->src, r->dst, r->count, type_of(r->dtype), NCCL_SUM, n->comm, r->stream);
+}
+
+enum rlx_status comm_nccl_run(struct rlx_comm *c, int what, const struct rlx_reduction *r)
 {
 	struct comm_seat *seat = &c->sh->seat[c->collective.rank];
 	struct nccl *n = c->nccl;
@@ -246,7 +257,7 @@ enum rlx_status comm_nccl_sum(struct rlx_comm *c, const struct rlx_reduction *r)
 	bool first;
 	int rc;
 
-	if (type_of(r->dtype) < 0)
+	if (what != COMM_GATHER && type_of(r->dtype) < 0)
 		return comm_failed(c, RLX_ETYPE, "sums are of f64, f32, i64 and i32, not %s",
 				   rlx_dtype_name(r->dtype));
 	atomic_fetch_add(&seat->sums, 1);
@@ -259,11 +270,9 @@ enum rlx_status comm_nccl_sum(struct rlx_comm *c, const struct rlx_reduction *r)
 		return st;
 	pthread_mutex_lock(&n->lock);
 	n->since = n->since ? n->since : rlx_now();
-	rc = n->aborted ? NCCL_IN_PROGRESS :
-	     n->api.all_reduce(r->src, r->dst, r->count, type_of(r->dtype), NCCL_SUM, n->comm,
-			       r->stream);
+	rc = n->aborted ? NCCL_IN_PROGRESS : put(n, what, r);
 	pthread_mutex_unlock(&n->lock);
-	return settle(c, rc, "a sum");
+	return settle(c, rc, what == COMM_GATHER ? "a gathering" : "a sum");
 }
 
 enum rlx_status comm_nccl_ended(struct rlx_comm *c)

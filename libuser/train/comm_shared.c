@@ -231,6 +231,7 @@ static const char *what_of(uint32_t what)
 {
 	static const char *const names[] = {
 		[COMM_BARRIER] = "waits for all", [COMM_SUM] = "sums",
+		[COMM_SCATTER] = "sums parts", [COMM_GATHER] = "gathers",
 		[COMM_BROADCAST] = "broadcasts", [COMM_AGREE] = "compares", [COMM_JOIN] = "begins",
 	};
 
@@ -291,7 +292,7 @@ const void *comm_word(const struct rlx_comm *c, unsigned int r)
 /* Of @n elements at @at of all slots, in the order of ranks. */
 #define SUM(T)								\
 	do {								\
-		T *to = (T *)sum + at;					\
+		T *to = sum;						\
 		uint64_t i;						\
 		memcpy(to, (const T *)c->slots + at, n * sizeof(T));	\
 		for (r = 1; r < c->sh->ranks; r++) {			\
@@ -321,6 +322,19 @@ static void sum_part(struct rlx_comm *c, void *sum, uint64_t at, uint64_t n,
 	}
 }
 
+static void *slot_of(const struct rlx_comm *c, unsigned int rank)
+{
+	return c->slots + (size_t)rank * COMM_SLOT;
+}
+
+static enum rlx_status check_dtype(struct rlx_comm *c, enum rlx_dtype dtype)
+{
+	if (dtype == RLX_F32 || dtype == RLX_F64 || dtype == RLX_I32 || dtype == RLX_I64)
+		return RLX_OK;
+	return comm_failed(c, RLX_ETYPE, "sums are of f64, f32, i64 and i32, not %s",
+			   rlx_dtype_name(dtype));
+}
+
 /* As many elements as a slot has. */
 static enum rlx_status sum_piece(struct rlx_comm *c, const void *src, void *dst, uint64_t n,
 				 enum rlx_dtype dtype)
@@ -328,17 +342,17 @@ static enum rlx_status sum_piece(struct rlx_comm *c, const void *src, void *dst,
 	struct comm_tag tag = { COMM_SUM, (uint32_t)dtype, n };
 	unsigned int ranks = c->sh->ranks, rank = c->collective.rank;
 	size_t each = rlx_dtype_size(dtype);
-	char *sum = c->slots + (size_t)ranks * COMM_SLOT;
+	char *sum = slot_of(c, ranks);
 	/* parts begin at cache lines */
 	uint64_t part = ((n + ranks - 1) / ranks + 15) / 16 * 16, at = part * rank;
 	enum rlx_status st;
 
-	memcpy(c->slots + (size_t)rank * COMM_SLOT, src, n * each);
+	memcpy(slot_of(c, rank), src, n * each);
 	st = comm_meet(c, tag, NULL, 0);
 	if (st)
 		return st;
 	if (at < n)
-		sum_part(c, sum, at, n - at < part ? n - at : part, dtype);
+		sum_part(c, sum + at * each, at, n - at < part ? n - at : part, dtype);
 	st = comm_meet(c, tag, NULL, 0);
 	if (!st)	/* nobody writes there until all have come again */
 		memcpy(dst, sum, n * each);
@@ -348,17 +362,68 @@ static enum rlx_status sum_piece(struct rlx_comm *c, const void *src, void *dst,
 enum rlx_status comm_sum(struct rlx_comm *c, const void *src, void *dst, uint64_t count,
 			 enum rlx_dtype dtype)
 {
+	enum rlx_status st = check_dtype(c, dtype);
 	size_t each = rlx_dtype_size(dtype);
-	enum rlx_status st = RLX_OK;
 	uint64_t at, n;
 
-	if (dtype != RLX_F32 && dtype != RLX_F64 && dtype != RLX_I32 && dtype != RLX_I64)
-		return comm_failed(c, RLX_ETYPE, "sums are of f64, f32, i64 and i32, not %s",
-				   rlx_dtype_name(dtype));
 	for (at = 0; at < count && !st; at += n) {
 		n = COMM_SLOT / each;
 		n = count - at < n ? count - at : n;
 		st = sum_piece(c, (const char *)src + at * each, (char *)dst + at * each, n, dtype);
+	}
+	return st;
+}
+
+/* @n elements from @at on of each rank's part of @src, as many as a slot has. */
+static enum rlx_status scatter_piece(struct rlx_comm *c, const struct rlx_reduction *r,
+				     uint64_t at, uint64_t n)
+{
+	struct comm_tag tag = { COMM_SCATTER, (uint32_t)r->dtype, n };
+	size_t each = rlx_dtype_size(r->dtype);
+	char *own = slot_of(c, c->collective.rank);
+	enum rlx_status st;
+	unsigned int i;
+
+	for (i = 0; i < c->sh->ranks; i++)
+		memcpy(own + i * n * each, (const char *)r->src + (i * r->count + at) * each,
+		       n * each);
+	st = comm_meet(c, tag, NULL, 0);
+	if (st)
+		return st;
+	sum_part(c, (char *)r->dst + at * each, c->collective.rank * n, n, r->dtype);
+	return comm_meet(c, tag, NULL, 0);	/* slots may be written again */
+}
+
+enum rlx_status comm_scatter(struct rlx_comm *c, const void *src, void *dst, uint64_t count,
+			     enum rlx_dtype dtype)
+{
+	const struct rlx_reduction r = { .src = src, .dst = dst, .count = count, .dtype = dtype };
+	enum rlx_status st = check_dtype(c, dtype);
+	uint64_t at, n;
+
+	for (at = 0; at < count && !st; at += n) {
+		n = COMM_SLOT / rlx_dtype_size(dtype) / c->sh->ranks;
+		n = count - at < n ? count - at : n;
+		st = scatter_piece(c, &r, at, n);
+	}
+	return st;
+}
+
+enum rlx_status comm_gather(struct rlx_comm *c, const void *src, void *dst, uint64_t bytes)
+{
+	struct comm_tag tag = { .what = COMM_GATHER };
+	enum rlx_status st = RLX_OK;
+	uint64_t at, n;
+	unsigned int i;
+
+	for (at = 0; at < bytes && !st; at += n) {
+		tag.count = n = bytes - at < COMM_SLOT ? bytes - at : COMM_SLOT;
+		memcpy(slot_of(c, c->collective.rank), (const char *)src + at, n);
+		st = comm_meet(c, tag, NULL, 0);
+		for (i = 0; i < c->sh->ranks && !st; i++)
+			memcpy((char *)dst + i * bytes + at, slot_of(c, i), n);
+		if (!st)	/* slots may be written again */
+			st = comm_meet(c, tag, NULL, 0);
 	}
 	return st;
 }

@@ -289,6 +289,76 @@ TEST(runs_that_add_up_need_no_sums)
 	train_end(&r);
 }
 
+/* A rank's part of a sum, parts brought together, in f32 and in bf16, and what all have anyway. */
+static void run_parts(struct rlx_comm *c, const char *device)
+{
+	enum { ROWS_OF = 50, COLS = 7, N = RANKS * ROWS_OF * COLS };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_graph *g = rlx_graph_new("parts");
+	unsigned int rank = rlx_comm_rank(c);
+	static float sum[N];
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_session *s;
+	rlx_value x, y;
+	float *at;
+	int i;
+
+	x = rlx_input(g, "x", rlx_type(RLX_F32, RANKS * ROWS_OF, COLS));
+	y = rlx_emit(g, reduce_scatter, .x = rlx_emit(g, relu, .x = x), .ranks = RANKS);
+	rlx_output(g, "part", y);
+	rlx_output(g, "whole", rlx_emit(g, all_gather, .x = y, .ranks = RANKS));
+	y = rlx_emit(g, all_gather, .x = rlx_emit(g, cast, .x = y, .to = RLX_BF16), .ranks = RANKS);
+	rlx_output(g, "narrow", rlx_emit(g, cast, .x = y, .to = RLX_F32));
+	rlx_output(g, "own", rlx_emit(g, own_part, .x = rlx_emit(g, relu, .x = x), .ranks = RANKS));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECK(!rlx_session_collective(s, rlx_comm_collective(c)));
+	at = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x"));
+	for (i = 0; i < N; i++) {	/* bf16 has the sums */
+		at[i] = (float)(i % 40 + (int)rank);
+		sum[i] = (float)(2 * (i % 40) + 1);
+	}
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	at = rlx_buf_ptr(rlx_session_bound(s, RLX_IO_OUTPUT, "whole"));
+	CHECK(!memcmp(at, sum, sizeof(sum)));
+	at = rlx_buf_ptr(rlx_session_bound(s, RLX_IO_OUTPUT, "narrow"));
+	CHECK(!memcmp(at, sum, sizeof(sum)));
+	at = rlx_buf_ptr(rlx_session_bound(s, RLX_IO_OUTPUT, "part"));
+	CHECK(!memcmp(at, sum + rank * (N / RANKS), sizeof(sum) / RANKS));
+	at = rlx_buf_ptr(rlx_session_bound(s, RLX_IO_OUTPUT, "own"));
+	for (i = 0; i < N / RANKS; i++)
+		CHECK_EQ(at[i], (float)((i + (int)rank * (N / RANKS)) % 40 + (int)rank));
+	CHECK(!rlx_comm_barrier(c));
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(parts_are_summed_and_brought_together)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_arena *at;
+	struct rlx_comm *c;
+	unsigned int i;
+	char device[16];
+
+	need_two();
+	CHECKF(!rlx_comm_arena(RANKS, &at, &err), "%s", err.text);
+	for (i = 0; i < RANKS; i++) {
+		if (!ranks_fork(i))
+			continue;
+		snprintf(device, sizeof(device), "%s:%u", op_case_gpu(), i);
+		c = join(at, i);
+		run_parts(c, device);
+		rlx_comm_free(c);
+		ranks_exit();
+	}
+	rlx_arena_put(at);
+	ranks_end(RANKS, -1);
+}
+
 static void steps_until_told(struct train_rig *r, struct rlx_comm *c)
 {
 	const char *want = "rank 1";

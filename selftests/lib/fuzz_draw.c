@@ -6,6 +6,7 @@
  */
 #include "selftests/lib/fuzz_case.h"
 #include "ir/element.h"
+#include "ir/eval.h"
 #include "selftests/lib/rlx_test.h"
 
 struct source {
@@ -394,7 +395,8 @@ static void bend_attribute(struct source *s, struct fuzz_node *n)
 	if (!n->def->n_field || f->role != RLX_FIELD_ATTR)
 		return;
 	/* nobody else is there to sum with; whose error comes first is up to the device */
-	if (n->def->index == RLX_OP_all_reduce && !strcmp(f->name, "ranks"))
+	if ((rlx_op_waits_for_ranks(n->def) || n->def->index == RLX_OP_own_part) &&
+	    !strcmp(f->name, "ranks"))
 		return;
 	switch (f->kind) {
 	case RLX_K_i32: *(int32_t *)p = (int32_t)draw_number(s, n); break;

@@ -3,6 +3,7 @@
 #ifndef RLX_SELFTESTS_RANKS_H
 #define RLX_SELFTESTS_RANKS_H
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -3,15 +3,11 @@
  * Ranks over shared memory: sums in a fixed order, steps that are the bits of one process, and
  * what the others are told when a rank dies, leaves, fails, hangs or runs something else.
  */
-#include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/half.h"
-#include "rlx/comm.h"
+#include "selftests/lib/comm_rig.h"
 #include "selftests/lib/data_set.h"
-#include "selftests/lib/ranks.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/train_rig.h"
 
@@ -23,45 +19,6 @@ static struct {
 	unsigned char	state[MOST][STATE_BYTES];
 	double		loss[MOST][STEPS];
 } *seen;
-
-typedef void rank_fn(struct rlx_comm *c, void *arg);
-
-static struct rlx_comm *join(struct rlx_arena *at, unsigned int rank, unsigned int n,
-			     int64_t timeout_ns)
-{
-	struct rlx_comm_opts o = { .size = sizeof(o), .arena = at, .rank = rank, .ranks = n,
-				   .timeout_ns = timeout_ns };
-	struct rlx_error err = { 0 };
-	struct rlx_comm *c;
-
-	CHECKF(!rlx_comm_new(&o, &c, &err), "rank %u: %s", rank, err.text);
-	return c;
-}
-
-static void start_ranks(unsigned int n, int64_t timeout_ns, rank_fn *fn, void *arg)
-{
-	struct rlx_error err = { 0 };
-	struct rlx_arena *at;
-	struct rlx_comm *c;
-	unsigned int r;
-
-	CHECKF(!rlx_comm_arena(n, &at, &err), "%s", err.text);
-	for (r = 0; r < n; r++) {
-		if (!ranks_fork(r))
-			continue;
-		c = join(at, r, n, timeout_ns);
-		fn(c, arg);
-		rlx_comm_free(c);
-		ranks_exit();
-	}
-	rlx_arena_put(at);
-}
-
-static void run_ranks(unsigned int n, rank_fn *fn, void *arg)
-{
-	start_ranks(n, 0, fn, arg);
-	ranks_end(n, -1);
-}
 
 static void share_results(void)
 {
@@ -547,24 +504,15 @@ TEST(every_allocation_may_fail)
 	CHECK(rlx_oom_sweep(build_two, NULL) > 300);
 }
 
-struct fault {
-	unsigned int	who;		/* dies, or is slow */
-	enum rlx_status	want;
-	const char	*text;
-};
-
 /* Sums until that fails, as it must. */
 static void sums_until_told(struct rlx_comm *c, const struct fault *f)
 {
 	static float x[200000];
 	enum rlx_status st = RLX_OK;
-	char name[16];
 
 	while (!st)
 		st = rlx_comm_all_reduce(c, x, 1 + (uint64_t)x[0] % 7 + sizeof(x) / 8, RLX_F32);
-	snprintf(name, sizeof(name), "rank %u", f->who);
-	CHECKF(st == f->want && strstr(rlx_comm_error(c)->text, name) &&
-	       strstr(rlx_comm_error(c)->text, f->text), "%d: %s", st, rlx_comm_error(c)->text);
+	check_told(f, st, rlx_comm_error(c));
 	CHECK_EQ(rlx_comm_barrier(c), st);	/* it stays so */
 }
 
@@ -573,30 +521,13 @@ static void sums_for_ever(struct rlx_comm *c, void *arg)
 	sums_until_told(c, arg);
 }
 
-/* One of three that do @fn is killed after a while; within 5 seconds the others know. */
-static void kill_one(rank_fn *fn, uint64_t *seed, unsigned int after_us, unsigned int rounds)
-{
-	uint64_t from;
-
-	for (; rounds; rounds--) {
-		struct fault f = { (unsigned int)(rlx_test_rand(seed) % 3), RLX_EOWNERDEAD,
-				   "died" };
-
-		start_ranks(3, 0, fn, &f);
-		usleep(after_us + (unsigned int)(rlx_test_rand(seed) % after_us));
-		from = rlx_now();
-		CHECK(!kill(pids[f.who], SIGKILL));
-		ranks_end(3, (int)f.who);
-		CHECKF(rlx_test_within(from, 5), "%.3g s", (double)(rlx_now() - from) * 1e-9);
-	}
-	CHECK(waitpid(-1, NULL, WNOHANG) < 0);	/* nobody is left */
-}
-
 TEST(a_rank_that_is_killed_is_named_to_the_others)
 {
 	uint64_t s = rlx_test_seed();
+	int i;
 
-	kill_one(sums_for_ever, &s, 60000, 20);
+	for (i = 0; i < 20; i++)
+		kill_one(3, sums_for_ever, &s, 60000);
 }
 
 static void trains_until_told(struct rlx_comm *c, void *arg)
@@ -605,7 +536,6 @@ static void trains_until_told(struct rlx_comm *c, void *arg)
 	const struct fault *f = arg;
 	enum rlx_status st = RLX_OK;
 	struct train_rig r;
-	char name[16];
 	int step;
 
 	build(&r, &how, 3, 1);
@@ -614,18 +544,17 @@ static void trains_until_told(struct rlx_comm *c, void *arg)
 		feed(&r, &how, step, rlx_comm_rank(c));
 		st = rlx_session_run(r.s);
 	}
-	snprintf(name, sizeof(name), "rank %u", f->who);
-	CHECKF(st == f->want && strstr(rlx_session_error(r.s)->text, name) &&
-	       strstr(rlx_session_error(r.s)->text, f->text), "%d: %s", st,
-	       rlx_session_error(r.s)->text);
+	check_told(f, st, rlx_session_error(r.s));
 	train_end(&r);
 }
 
 TEST(a_run_tells_of_a_rank_that_is_killed)
 {
 	uint64_t s = rlx_test_seed();
+	int i;
 
-	kill_one(trains_until_told, &s, 200000, 5);
+	for (i = 0; i < 5; i++)
+		kill_one(3, trains_until_told, &s, 200000);
 }
 
 static void leaves(struct rlx_comm *c, void *arg)

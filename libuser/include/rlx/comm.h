@@ -105,12 +105,21 @@ RLX_EXPORT const struct rlx_error *rlx_comm_error(const struct rlx_comm *c);
  * RLX_ECANCELED (one failed, with what it said), RLX_ETIME, RLX_EPROTO; all name the rank.
  *
  * rlx_comm_all_reduce - @data[count] becomes the sum over all ranks, in their order.
+ * rlx_comm_reduce_scatter - @dst[count] becomes elements rank * count to (rank + 1) * count - 1 of
+ *                       the sum of @src[ranks * count]: the bits that rlx_comm_all_reduce() gives.
+ * rlx_comm_all_gather - @dst[ranks * bytes] becomes @src[bytes] of all ranks, in their order; the
+ *                       two do not overlap.
  * rlx_comm_broadcast  - @data of @bytes becomes what rank 0 has there.
  * rlx_comm_barrier    - wait until all are here.
  * rlx_comm_agree      - RLX_EPROTO unless @value, the @what, is the same on all ranks.
  */
 RLX_EXPORT enum rlx_status
 rlx_comm_all_reduce(struct rlx_comm *c, void *data, uint64_t count, enum rlx_dtype dtype);
+RLX_EXPORT enum rlx_status
+rlx_comm_reduce_scatter(struct rlx_comm *c, const void *src, void *dst, uint64_t count,
+			enum rlx_dtype dtype);
+RLX_EXPORT enum rlx_status
+rlx_comm_all_gather(struct rlx_comm *c, const void *src, void *dst, size_t bytes);
 RLX_EXPORT enum rlx_status rlx_comm_broadcast(struct rlx_comm *c, void *data, size_t bytes);
 RLX_EXPORT enum rlx_status rlx_comm_barrier(struct rlx_comm *c);
 RLX_EXPORT enum rlx_status

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * NCCL for tests: the calls that communicators use, which sum over shared memory in the order of
- * ranks, by the driver that is loaded. Like the real one it does not block: a thread does what
- * was begun. FAKE_NCCL names a call that fails: version, id, begin, sum or state.
+ * NCCL for tests: the calls that communicators use, which sum and gather over shared memory in the
+ * order of ranks, by the driver that is loaded. Like the real one it does not block: a thread does
+ * what was begun. FAKE_NCCL names a call that fails: version, id, begin, sum or state.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -35,11 +35,11 @@ struct comm {
 	pthread_t	thread;
 	int		running;	/* a thread is to be joined */
 	atomic_int	state, aborted;
-	/* the sum under way */
+	/* what is under way, of @count elements times @in from each rank, times @out to it */
 	const void	*from;
 	void		*to, *stream, *ctx;
 	size_t		count;
-	int		type;
+	int		type, in, out;
 };
 
 static int fails(const char *call)
@@ -107,39 +107,53 @@ static int meet(struct comm *c)
 	return 1;
 }
 
+/* Of the elements from @at on. */
 #define SUM(T)								\
 	do {								\
-		for (i = 0; i < c->count; i++) {			\
-			T s = ((T *)c->sh->slot[0])[i];			\
+		for (i = 0; i < n; i++) {				\
+			T s = ((T *)c->sh->slot[0])[at + i];		\
 			for (r = 1; r < c->ranks; r++)			\
-				s += ((T *)c->sh->slot[r])[i];		\
+				s += ((T *)c->sh->slot[r])[at + i];	\
 			((T *)out)[i] = s;				\
 		}							\
 	} while (0)
 
-static void *sum_main(void *arg)
+static void compute(struct comm *c, char *out, size_t each)
+{
+	size_t n = c->count * (size_t)c->out, i;
+	size_t at = c->in > c->out ? (size_t)c->rank * c->count : 0;
+	int r;
+
+	if (c->out > c->in)
+		for (r = 0; r < c->ranks; r++)
+			memcpy(out + (size_t)r * c->count * each, c->sh->slot[r], c->count * each);
+	else if (c->type == 7)
+		SUM(float);
+	else if (c->type == 8)
+		SUM(double);
+	else if (c->type == 2)
+		SUM(uint32_t);
+	else
+		SUM(uint64_t);
+}
+
+static void *work_main(void *arg)
 {
 	struct comm *c = arg;
-	size_t each = c->type == 4 || c->type == 8 ? 8 : 4, i;
-	char *out = malloc(c->count * each + 1);
-	int r, rc;
+	size_t each = c->type == 4 || c->type == 8 ? 8 : c->type ? 4 : 1;
+	size_t in = c->count * (size_t)c->in * each, bytes = c->count * (size_t)c->out * each;
+	char *out = malloc(bytes + 1);
+	int rc;
 
-	rc = !out || c->count * each > SLOT || CU("cuCtxSetCurrent", void *)(c->ctx) ||
+	rc = !out || in > SLOT || CU("cuCtxSetCurrent", void *)(c->ctx) ||
 	     CU("cuMemcpyDtoHAsync_v2", void *, uint64_t, size_t, void *)(
-		c->sh->slot[c->rank], (uint64_t)(uintptr_t)c->from, c->count * each, c->stream) ||
+		c->sh->slot[c->rank], (uint64_t)(uintptr_t)c->from, in, c->stream) ||
 	     CU("cuStreamSynchronize", void *)(c->stream) ? INVALID_ARGUMENT : OK;
 	if (!rc && meet(c)) {
-		if (c->type == 7)
-			SUM(float);
-		else if (c->type == 8)
-			SUM(double);
-		else if (c->type == 2)
-			SUM(uint32_t);
-		else
-			SUM(uint64_t);
+		compute(c, out, each);
 		if (meet(c))
 			rc = CU("cuMemcpyHtoDAsync_v2", uint64_t, const void *, size_t, void *)(
-				(uint64_t)(uintptr_t)c->to, out, c->count * each, c->stream) ||
+				(uint64_t)(uintptr_t)c->to, out, bytes, c->stream) ||
 			     CU("cuStreamSynchronize", void *)(c->stream) ? INVALID_ARGUMENT : OK;
 	}
 	free(out);
@@ -196,19 +210,43 @@ API int ncclCommGetAsyncError(struct comm *c, int *rc)
 	return OK;
 }
 
-#define SUM_PARAMS const void *from, void *to, size_t count, int type, int op, struct comm *c, \
-		   void *stream
-API int ncclAllReduce(SUM_PARAMS);
-API int ncclAllReduce(SUM_PARAMS)
+static int put(struct comm *c, const void *from, void *to, size_t count, int type, void *stream)
 {
-	if (fails("sum") || op || CU("cuCtxGetCurrent", void **)(&c->ctx))
+	if (fails("sum") || CU("cuCtxGetCurrent", void **)(&c->ctx))
 		return INVALID_ARGUMENT;
 	c->from = from;
 	c->to = to;
 	c->count = count;
 	c->type = type;
 	c->stream = stream;
-	return start(c, sum_main);
+	return start(c, work_main);
+}
+
+#define SUM_PARAMS const void *from, void *to, size_t count, int type, int op, struct comm *c, \
+		   void *stream
+API int ncclAllReduce(SUM_PARAMS);
+API int ncclAllReduce(SUM_PARAMS)
+{
+	c->in = c->out = 1;
+	return op ? INVALID_ARGUMENT : put(c, from, to, count, type, stream);
+}
+
+API int ncclReduceScatter(SUM_PARAMS);
+API int ncclReduceScatter(SUM_PARAMS)
+{
+	c->in = c->ranks;
+	c->out = 1;
+	return op ? INVALID_ARGUMENT : put(c, from, to, count, type, stream);
+}
+
+#define GATHER_PARAMS const void *from, void *to, size_t count, int type, struct comm *c, \
+		      void *stream
+API int ncclAllGather(GATHER_PARAMS);
+API int ncclAllGather(GATHER_PARAMS)
+{
+	c->in = 1;
+	c->out = c->ranks;
+	return put(c, from, to, count, type, stream);
 }
 
 static int end(struct comm *c)
