@@ -39,8 +39,8 @@ $(LAYOUT_ID): $(LAYOUT_SRC)
 $(BUILD)/obj/libuser/model/plan_file.o: $(LAYOUT_ID)
 
 # A model and its tokenizer are read once, a graph is built, rewritten, planned and lowered once,
-# memory is had and bound once, and ops are evaluated to compare with: that code may be small
-# rather than fast.
+# memory is had and bound once, services and channels are opened once, and ops are evaluated to
+# compare with: that code may be small rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	libuser/io/tokenizer/regex_parse.c libuser/base/json.c \
 	$(patsubst %,libuser/mem/%.c,arena dlpack kmod memfd) \
@@ -49,6 +49,7 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
 	$(patsubst %,libuser/rt/%.c,body cache clone compile content device_buffer experts inside) \
+	$(wildcard libuser/serve/*_new.c) libuser/serve/connect.c \
 	$(patsubst %,libuser/rt/%.c,inspect policy program quant registry resident slot states) \
 	$(patsubst %,libuser/rt/%.c,store support trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
