@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 /* The sum of squares of all elements of several tensors. */
 #include "ops/emit.h"
+#include "ops/squares_run.h"
 
 /*
  * Shapes:	xs[k][..] -> y[]
  * Dtypes:	xs: f64 f32 f16 bf16, each its own; y: f64
  * Does:	the sum over xs of the sum of x^2 over all elements of x, which is kept in f64 for
- *		f64, else in f32 at least, before y is in f64. Of nothing 0.
+ *		f64, else in f32 at least, before y is in f64. Of nothing 0. As the ops that it
+ *		stands for: of an x of 65,536 elements or more each run has a sum of its own, which
+ *		f64 adds up; runs are of the most elements up to 1,024 that divide their number,
+ *		unless these are below 64. Ranks that each have runs come to the same bits.
  * Gradient:	by the ops that it stands for
  * Source:	mul, reduce, add; the square of the norm that gradients are clipped by (Pascanu et
  *		al. 2013)
@@ -45,13 +49,21 @@ static enum rlx_status sum_squares_all_eval(struct rlx_eval *q)
 
 static enum rlx_status sum_squares_all_expand(struct rlx_expand *q)
 {
+	static const int64_t last = -1;
 	struct rlx_graph *g = q->g;
 	rlx_value sum = RLX_NONE, x;
+	int64_t n, run;
 	uint32_t k;
 
 	for (k = 0; k < q->n_in; k++) {
 		x = op_cast(g, q->in[k], op_acc_type(op_type(g, q->in[k]).dtype));
-		x = op_cast(g, rlx_emit(g, sum_squares, .x = x), RLX_F64);
+		n = rlx_type_count(rlx_type_of(g, x));
+		run = rlx_squares_run(n);
+		if (run < n)
+			x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n / run, run));
+		x = rlx_emit(g, sum_squares, .x = x, .axes = { &last, run < n });
+		x = op_cast(g, x, RLX_F64);
+		x = run < n ? rlx_emit(g, reduce, .x = x) : x;
 		sum = k ? rlx_emit(g, add, .a = sum, .b = x) : x;
 	}
 	q->out[0] = sum;
@@ -76,6 +88,9 @@ static bool sum_squares_all_sample(unsigned int i, struct rlx_sample *s)
 		return true;
 	case 3:		/* one that several blocks share */
 		s->in[0] = rlx_type(RLX_F32, 3, 9001);
+		return true;
+	case 4:		/* of runs */
+		s->in[0] = rlx_type(RLX_F32, 3, 22016);
 		return true;
 	}
 	return false;
