@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The sum of squares of all elements of several tensors. */
+#include "base/squares_run.h"
 #include "ops/emit.h"
-#include "ops/squares_run.h"
 
 /*
  * Shapes:	xs[k][..] -> y[]

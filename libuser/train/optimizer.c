@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "train/step.h"
+#include "train/zero.h"
 
 static rlx_value add(struct update *u, rlx_value a, rlx_value b)
 {
@@ -43,6 +44,8 @@ static rlx_value state(struct update *u, const char *prefix, struct rlx_type t)
 	const char *name = u->s->v->e[u->var].name;
 
 	t.dtype = type_of(u->s->g, u->w).dtype;
+	if (u->part)
+		prefix = rlx_name(ZERO_PREFIX "%s", prefix);
 	return vars_state(u->s->g, u->s->v, prefix, name, t, RLX_ZEROS);
 }
 
@@ -239,6 +242,17 @@ rlx_value optimizer_update(struct update *u)
 static bool within(double x, double lo, double below)
 {
 	return x >= lo && x < below;
+}
+
+bool optimizer_has_parts(struct rlx_graph *g, const struct rlx_optimizer *how)
+{
+	const char *name = how->kind == RLX_MUON ? "muon" : "adafactor";
+
+	if (how->kind != RLX_MUON && how->kind != RLX_ADAFACTOR)
+		return true;
+	rlx_graph_fail(g, RLX_ENOSUP, "train step: %s needs whole tensors, and zero gives each rank "
+		       "a part; sgd, adamw and lion go by elements", name);
+	return false;
 }
 
 bool optimizer_check(struct rlx_graph *g, const struct rlx_optimizer *how)

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "train/step.h"
+#include "train/zero.h"
 
 static rlx_value f64(struct rlx_graph *g, rlx_value x)
 {
@@ -33,10 +34,11 @@ rlx_value step_next(struct step *s, rlx_value state, rlx_value next)
 	return select_next(s->g, s->go, state, next);
 }
 
+enum { AT_A_TIME = 64 };		/* sums of squares: as many as one launch takes */
+
 /* The sum of all squares: of each tensor in its dtype, f32 at least, then in f64. */
 static rlx_value sum_of_squares(struct rlx_graph *g, const rlx_value *d, unsigned int n)
 {
-	enum { AT_A_TIME = 64 };	/* as many as one launch takes */
 	rlx_value sum = RLX_NONE, x;
 	unsigned int i, k;
 
@@ -46,6 +48,44 @@ static rlx_value sum_of_squares(struct rlx_graph *g, const rlx_value *d, unsigne
 		sum = i ? rlx_emit(g, add, .a = sum, .b = x) : x;
 	}
 	return n ? sum : rlx_scalar_const(g, RLX_F64, 0);
+}
+
+/* The same where ranks have parts of some, in the order in which that adds up. */
+static rlx_value sum_of_parts(struct step *s)
+{
+	rlx_value *q = rlx_calloc(s->n, sizeof(*q)), sum = RLX_NONE, x = RLX_NONE;
+	unsigned int i;
+
+	if (!q) {
+		rlx_graph_fail(s->g, RLX_ENOMEM, "train step: out of memory");
+		return RLX_NONE;
+	}
+	zero_squares(s, q);
+	for (i = 0; i < s->n; i++) {
+		x = i % AT_A_TIME ? rlx_emit(s->g, add, .a = x, .b = q[i]) : q[i];
+		if (i % AT_A_TIME == AT_A_TIME - 1 || i + 1 == s->n)
+			sum = i < AT_A_TIME ? x : rlx_emit(s->g, add, .a = sum, .b = x);
+	}
+	rlx_free(q);
+	return sum;
+}
+
+/*
+ * Of all gradients. In runs that only add up, where it says whether buffers change, of the own
+ * ones: it is finite where it would be of their sum, and nobody is waited for if nobody need be.
+ */
+static rlx_value share_and_square(struct step *s, rlx_value due)
+{
+	rlx_value q = RLX_NONE;
+
+	if (s->share && due.id)
+		q = rlx_emit(s->g, all_reduce, .x = sum_of_squares(s->g, s->d, s->n),
+			     .ranks = (int32_t)s->o.ranks);
+	step_share(s, due);
+	if (!s->share)
+		return sum_of_squares(s->g, s->d, s->n);
+	return due.id ? rlx_emit(s->g, where, .cond = due, .a = sum_of_parts(s), .b = q) :
+	       sum_of_parts(s);
 }
 
 rlx_value rlx_grad_norm(struct rlx_graph *g, const rlx_value *d, unsigned int n)
@@ -183,8 +223,7 @@ static void control(struct step *s, rlx_value lr)
 	struct rlx_graph *g = s->g;
 	rlx_value due = accumulate(s), q, count, parts;
 
-	step_share(s, due);
-	q = sum_of_squares(g, s->d, s->n);
+	q = share_and_square(s, due);
 	parts = scaled(g, f64(g, s->scale), (s->o.accumulate ? s->o.accumulate : 1.0) *
 		       (s->o.ranks ? s->o.ranks : 1.0));
 	s->norm = rlx_emit(g, div, .a = rlx_emit(g, sqrt, .x = q), .b = parts);
@@ -202,26 +241,42 @@ static void control(struct step *s, rlx_value lr)
 	update_scale(s, due);
 }
 
+static void update_average(struct step *s, unsigned int i, rlx_value next)
+{
+	enum rlx_dtype dt = type_of(s->g, next).dtype == RLX_F64 ? RLX_F64 : RLX_F32;
+	bool part = s->share && s->share[i].part;
+	const char *prefix = part ? ZERO_PREFIX "ema." : "ema.";
+	struct rlx_type t = type_of(s->g, next);
+	rlx_value mean, from;
+
+	t.dtype = dt;	/* 16 bits round what an average moves by away */
+	mean = from = vars_state(s->g, s->v, prefix, s->v->e[s->var[i]].name, t, RLX_ZEROS);
+	if (part)
+		from = zero_average(s, i, mean);
+	else
+		vars_like(s->g, s->v, prefix, s->v->e[s->var[i]].name);
+	next = rlx_emit(s->g, sub, .a = cast_to(s->g, next, dt), .b = from);
+	step_next(s, mean, rlx_emit(s->g, add, .a = from, .b = scaled(s->g, next, 1 - s->o.ema)));
+}
+
 static void update_one(struct step *s, unsigned int i, const struct rlx_optimizer *how)
 {
 	const struct var *e = &s->v->e[s->var[i]];
 	enum rlx_dtype dt = type_of(s->g, s->w[i]).dtype == RLX_F64 ? RLX_F64 : RLX_F32;
+	bool part = s->share && s->share[i].part;
 	struct update u = {
-		.s = s, .how = how, .var = s->var[i], .name = e->name,
-		.w = cast_to(s->g, s->w[i], dt), .lr = scaled(s->g, s->lr, e->lr),
+		.s = s, .how = how, .var = s->var[i], .name = e->name, .part = part,
+		.w = cast_to(s->g, part ? s->share[i].w : s->w[i], dt),
+		.lr = scaled(s->g, s->lr, e->lr),
 	};
-	struct rlx_type t = type_of(s->g, u.w);	/* 16 bits round what an average moves by away */
-	rlx_value next, mean;
+	rlx_value next;
 
-	u.g = rlx_emit(s->g, mul, .a = cast_to(s->g, s->d[i], dt),
+	u.g = rlx_emit(s->g, mul, .a = cast_to(s->g, part ? s->share[i].d : s->d[i], dt),
 		       .b = step_scalar(s, s->k, u.w));
-	next = step_next(s, s->w[i], optimizer_update(&u));
-	if (s->o.ema == 0 || !next.id)
-		return;
-	mean = vars_state(s->g, s->v, "ema.", s->v->e[s->var[i]].name, t, RLX_ZEROS);
-	vars_like(s->g, s->v, "ema.", s->v->e[s->var[i]].name);
-	next = rlx_emit(s->g, sub, .a = cast_to(s->g, next, dt), .b = mean);
-	step_next(s, mean, rlx_emit(s->g, add, .a = mean, .b = scaled(s->g, next, 1 - s->o.ema)));
+	next = optimizer_update(&u);
+	next = part ? zero_next(s, i, next) : step_next(s, s->w[i], next);
+	if (s->o.ema != 0 && next.id)
+		update_average(s, i, next);
 }
 
 static void update_buffers(struct step *s)
@@ -292,7 +347,8 @@ void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss, rlx
 	if (opts)
 		memcpy(&s.o, opts, opts->size < sizeof(s.o) ? opts->size : sizeof(s.o));
 	rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);
-	if (check(&s, opts, lr) && optimizer_check(g, how) && list_trained(&s)) {
+	if (check(&s, opts, lr) && optimizer_check(g, how) && list_trained(&s) &&
+	    zero_begin(&s) && (!s.share || optimizer_has_parts(g, how))) {
 		take_scale(&s);
 		rlx_scope_end(g);	/* gradients are of the model's precision */
 		derive(&s);
@@ -300,10 +356,13 @@ void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss, rlx
 		control(&s, lr);
 		for (i = 0; i < s.n && !rlx_graph_error(g)->status; i++)
 			update_one(&s, i, how);
+		if (!rlx_graph_error(g)->status)
+			zero_gather(&s);
 		update_buffers(&s);
 		outputs(&s);
 	}
 	rlx_scope_end(g);
+	rlx_free(s.share);
 	rlx_free(s.var);
 	rlx_free(s.w);
 }

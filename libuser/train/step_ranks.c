@@ -92,7 +92,8 @@ static void share(struct step *s, enum rlx_dtype dtype)
 
 	/* in the order in which a backward pass makes them */
 	for (i = s->n; i-- > 0;)
-		add(&b, &s->d[i]);
+		if (!zero_scatters(s, i))
+			add(&b, &s->d[i]);
 	add(&b, &s->loss);
 	for (i = 0; i < s->v->n; i++)
 		if (shared_next(s, i))
@@ -121,8 +122,10 @@ void step_share(struct step *s, rlx_value due)
 	}
 	for (i = 0; i < s->v->n; i++)
 		own[i] = shared_next(s, i) ? *shared_next(s, i) : RLX_NONE;
+	zero_scatter(s);
 	share(s, RLX_F32);
 	share(s, RLX_F64);
+	zero_cut(s);
 	s->loss = mean(s, s->loss, loss, due);
 	for (i = 0; i < s->v->n; i++) {
 		next = shared_next(s, i);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "train/vars.h"
+#include "train/zero.h"
 
 enum { LONGEST_NAME = 159 };	/* of rlx_name() */
 
@@ -100,7 +101,7 @@ struct var *vars_find(const struct rlx_vars *v, const char *name)
 bool rlx_train_keeps(const char *name)
 {
 	static const char *const first[] = { "train.", "grad.", "sgd.", "adamw.", "lion.", "muon.",
-					     "adafactor." };
+					     "adafactor.", ZERO_PREFIX };
 	unsigned int i;
 
 	for (i = 0; name && i < sizeof(first) / sizeof(*first); i++)

@@ -120,8 +120,8 @@ RLX_EXPORT const char *rlx_vars_name(const struct rlx_vars *v, unsigned int i);
 
 /**
  * rlx_train_keeps - is a state of this name one that rlx_train_step() makes for itself or an
- * optimizer, "train.", "grad." (sums over runs) or "<optimizer>." in front: no weight, and no
- * average of weights ("ema.")? Context: any thread. Pure; false for NULL.
+ * optimizer, "train.", "grad." (sums over runs), "<optimizer>." or "zero." (a rank's part) in
+ * front: no weight, and no whole average of weights ("ema.")? Context: any thread. Pure; false for NULL.
  */
 RLX_EXPORT bool rlx_train_keeps(const char *name);
 
@@ -339,6 +339,14 @@ struct rlx_optimizer {
  *              "loss" and what float buffers become (statistics of a batch norm, which each
  *              takes of its own rows), but of runs that only add up, where both are the
  *              rank's own; draws of rlx_dropout() are the same on all. 0: 1
+ * @zero:       of several ranks each has the optimizer's states and averages of its part of a
+ *              variable alone (ZeRO-1, Rajbhandari et al. 1910.02054): it gets the sum of its
+ *              part of the gradient (reduce_scatter), updates its part of the variable, and all
+ *              bring these together (all_gather). Variables, "norm" and all else are the bits of
+ *              steps without @zero, over shared memory. Parts are flat, and are states
+ *              "zero.<optimizer>.<what>.<name>" and "zero.ema.<name>"; variables below 1,024
+ *              elements stay whole. Not for RLX_MUON and RLX_ADAFACTOR, which need whole tensors.
+ *              A communicator has reduce_scatter and all_gather then (rlx/collective.h)
  */
 enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
@@ -348,6 +356,7 @@ struct rlx_train_opts {
 	unsigned int accumulate;
 	int	 scaling;
 	unsigned int ranks;
+	bool	 zero;
 };
 
 /**
@@ -362,7 +371,8 @@ struct rlx_train_opts {
  * "scale" (the one that this step took). A gradient that is not finite is met by no branch:
  * updates are selected by "ok". States of the optimizer are "<kind>.<what>.<name>", those of
  * the step "train.<what>" and "grad.<name>"; rlx_states_init() knows them all.
- * Errors: as rlx_vjp(); RLX_EINVAL (no variable to train; options out of their range).
+ * Errors: as rlx_vjp(); RLX_EINVAL (no variable to train; options out of their range); RLX_ENOSUP
+ * (an optimizer that @zero is not for).
  */
 RLX_EXPORT void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss,
 			       rlx_value lr, const struct rlx_train_opts *opts,

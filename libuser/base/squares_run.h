@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* In which runs op sum_squares_all adds up; a training step that ranks share has the same ones. */
-#ifndef RLX_OPS_SQUARES_RUN_H
-#define RLX_OPS_SQUARES_RUN_H
+#ifndef RLX_BASE_SQUARES_RUN_H
+#define RLX_BASE_SQUARES_RUN_H
 
 #include <stdint.h>
 
