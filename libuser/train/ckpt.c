@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "rlx/comm.h"
 #include "train/ckpt.h"
 #include "train/fileops.h"
 
@@ -26,6 +27,23 @@ static struct ckpt_slot *next_full(struct rlx_ckpt *ck)
 		if (ck->slot[i].full && ck->slot[i].sequence == ck->written)
 			return &ck->slot[i];
 	return NULL;
+}
+
+/* With the lock. */
+static void count_save(struct rlx_ckpt *ck, const struct ckpt_slot *s, enum rlx_status st,
+		       uint64_t ns)
+{
+	ck->info.write_ns = ns;
+	ck->info.failed += !!st;
+	if (st)
+		return;
+	ck->info.saved++;
+	ck->info.some = true;
+	ck->info.published = s->step;
+	if (!ckpt_follows(ck))
+		ck->info.bytes_written += s->image[0].bytes + s->image[1].bytes;
+	if (s->n_part)
+		ck->info.bytes_written += s->part->bytes;
 }
 
 static void *write_slots(void *arg)
@@ -50,16 +68,9 @@ static void *write_slots(void *arg)
 		st = ckpt_write(ck, s, &err);
 		t0 = rlx_now() - t0;
 		pthread_mutex_lock(&ck->mutex);
-		ck->info.write_ns = t0;
-		ck->info.failed += !!st;
+		count_save(ck, s, st, t0);
 		if (st && !ck->untold.status)
 			ck->untold = err;
-		if (!st) {
-			ck->info.saved++;
-			ck->info.some = true;
-			ck->info.published = s->step;
-			ck->info.bytes_written += s->image[0].bytes + s->image[1].bytes;
-		}
 		s->full = false;
 		ck->written++;
 		pthread_cond_broadcast(&ck->idle);
@@ -121,26 +132,37 @@ static void sweep(struct rlx_ckpt *ck)
 		closedir(d);
 }
 
-static enum rlx_status set_up(struct rlx_ckpt *ck, struct rlx_error *err)
+/* The folder and its lock are rank 0's. */
+static enum rlx_status take_folder(struct rlx_ckpt *ck, struct rlx_error *err)
 {
-	enum rlx_status st = RLX_OK;
-	int64_t e = 0;
+	enum rlx_status st;
+	int64_t e;
 
-	if (!ck->o.readonly)
-		e = file_mkdir(ck->dir);
+	if (ck->o.readonly || ckpt_follows(ck))
+		return RLX_OK;
+	e = file_mkdir(ck->dir);
 	if (e < 0 && e != -EEXIST)
 		return rlx_fail(err, file_status(e), "%s: %s", ck->dir, strerror((int)-e));
-	if (!ck->o.readonly)
-		st = take_lock(ck, err);
-	if (!st && !ck->o.readonly)
+	st = take_lock(ck, err);
+	if (!st)
 		sweep(ck);
+	return st;
+}
+
+static enum rlx_status set_up(struct rlx_ckpt *ck, struct rlx_error *err)
+{
+	enum rlx_status st = take_folder(ck, err);
+	int64_t e;
+
+	/* what others are to find there is there when rank 0 has come so far */
+	st = ckpt_together(ck, &ck->slot[0], st, err);
 	if (!st)
 		st = ckpt_list(ck, err);
 	if (!st && ck->steps) {
 		ck->info.some = true;
 		ck->info.published = ck->step[ck->steps - 1].step;
 	}
-	if (st || ck->o.readonly)
+	if (st || ck->o.readonly || ckpt_ranks(ck) > 1)
 		return st;
 	e = -rlx_thread_new(&ck->thread, write_slots, ck);
 	if (e < 0)
@@ -166,6 +188,9 @@ enum rlx_status rlx_ckpt_open(const char *dir, const struct rlx_ckpt_opts *opts,
 	if (o.slots > SLOTS_MAX || o.best > RLX_CKPT_GREATEST)
 		return rlx_fail(err, RLX_EINVAL, "%s: over %d slots, or no such best", dir,
 				SLOTS_MAX);
+	if (rlx_comm_ranks(o.comm) > CKPT_PARTS_MAX)
+		return rlx_fail(err, RLX_EINVAL, "%s: %u ranks write; there are %d at most", dir,
+				rlx_comm_ranks(o.comm), CKPT_PARTS_MAX);
 	o.slots = o.slots ? o.slots : 1;
 	o.keep = o.keep ? o.keep : 3;
 	ck = rlx_calloc(1, sizeof(*ck));
@@ -227,6 +252,28 @@ static enum rlx_status tell(struct rlx_ckpt *ck)
 	return e.status ? rlx_fail(&ck->err, e.status, "%s", e.text) : RLX_OK;
 }
 
+/* Ranks that write together wait for each other, and so does the call. */
+static enum rlx_status save_together(struct rlx_ckpt *ck, const struct rlx_ckpt_set *set,
+				     uint64_t step)
+{
+	struct ckpt_slot *s = &ck->slot[0];
+	uint64_t t0 = rlx_now(), t1;
+	enum rlx_status st;
+
+	s->step = step;
+	st = ckpt_snapshot(ck, s, set, &ck->err);
+	st = ckpt_together(ck, s, st, &ck->err);
+	t1 = rlx_now();
+	if (!st)
+		st = ckpt_write_together(ck, s, &ck->err);
+	pthread_mutex_lock(&ck->mutex);
+	ck->info.snapshot_ns = t1 - t0;
+	count_save(ck, s, st, rlx_now() - t1);
+	snprintf(ck->info.writer, sizeof(ck->info.writer), "%s", reader_text(s->reader));
+	pthread_mutex_unlock(&ck->mutex);
+	return st;
+}
+
 enum rlx_status rlx_ckpt_save_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set *set,
 				  uint64_t step)
 {
@@ -243,6 +290,8 @@ enum rlx_status rlx_ckpt_save_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set
 	if (step > INT64_MAX)
 		return rlx_fail(&ck->err, RLX_ERANGE, "%s: step %llu", ck->dir,
 				(unsigned long long)step);
+	if (ckpt_ranks(ck) > 1)
+		return save_together(ck, set, step);
 	pthread_mutex_lock(&ck->mutex);
 	for (i = 0; i < ck->o.slots && !s; i++)
 		if (!ck->slot[i].full)

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "rlx/ckpt.h"
@@ -16,7 +17,8 @@
 #include "train/reader.h"
 
 enum {
-	CKPT_FILES	= 2,
+	CKPT_FILES	= 2,		/* behind these parts are counted */
+	CKPT_PARTS_MAX	= 256,		/* ranks */
 	CKPT_BLOCK	= 16 << 20,	/* bytes for each of the manifest's crcs */
 	CKPT_PAGE	= 4096,
 	CKPT_KEY_MAX	= 64,
@@ -50,6 +52,10 @@ struct ckpt_slot {
 	struct rlx_arena *arena;
 	struct rlx_buf	 memory;
 	struct ckpt_image image[CKPT_FILES];
+	struct ckpt_image *part;	/* the rank's own; of a load, those that it wants */
+	unsigned int	 n_part, cap_part;
+	struct ckpt_image *all;		/* of all ranks, as the manifest has them: no memory */
+	unsigned int	 n_all;
 	struct ckpt_blob *blob;
 	unsigned int	 n_blob;
 	struct reader_req *req;
@@ -67,6 +73,7 @@ struct rlx_ckpt {
 	char			*dir;
 	struct rlx_ckpt_opts	 o;
 	int			 lock_fd;
+	uint32_t		 pid;	/* of the rank whose folder all write to; 0: the own one */
 	struct ckpt_step	*step;	/* those on the disk, the oldest first */
 	uint32_t		 steps, cap_steps;
 
@@ -87,13 +94,26 @@ struct ckpt_manifest {
 	uint64_t	 step, graph_hash;
 	bool		 has_metric;
 	double		 metric;
-	uint64_t	 bytes[CKPT_FILES];
 	uint32_t	 blobs;		/* node of the object */
-	uint32_t	 blocks[CKPT_FILES];	/* node of the list of crcs */
-	uint32_t	 crc[CKPT_FILES];
+	unsigned int	 ranks;		/* that have parts; 0: none */
+	uint64_t	 bytes[CKPT_FILES + CKPT_PARTS_MAX];
+	uint32_t	 blocks[CKPT_FILES + CKPT_PARTS_MAX];	/* node of the list of crcs */
+	uint32_t	 crc[CKPT_FILES + CKPT_PARTS_MAX];
 };
 
-extern const char *const ckpt_file_name[CKPT_FILES];
+/* A checkpoint in memory, checked. */
+struct ckpt_loaded {
+	struct ckpt_manifest	 m;
+	struct rlx_safetensors	*file[CKPT_FILES], *part[CKPT_PARTS_MAX];
+};
+
+/* The name of file @f, which is a part's from CKPT_FILES on, of @ranks. */
+const char *ckpt_file_name(char to[40], unsigned int f, unsigned int ranks);
+/* The image of it in @s. */
+static inline struct ckpt_image *ckpt_image(struct ckpt_slot *s, unsigned int f)
+{
+	return f < CKPT_FILES ? &s->image[f] : &s->part[f - CKPT_FILES];
+}
 
 /* DIR, DIR/step-<step>, DIR/<what><step>-<pid>; then /<file>, if there is one. */
 void ckpt_path(char out[PATH_MAX], const struct rlx_ckpt *ck, const char *what, uint64_t step,
@@ -102,10 +122,12 @@ void ckpt_path(char out[PATH_MAX], const struct rlx_ckpt *ck, const char *what, 
 bool ckpt_parse_name(const char *name, uint64_t *step);
 
 /* ---- ckpt_image.c ---- */
-/* Room in @s for files of these many bytes; keeps what is enough. */
+/* Room in @s for files of these many bytes and @parts behind; keeps what is enough. */
 enum rlx_status __rlx_must_check
-ckpt_slot_reserve(struct rlx_ckpt *ck, struct ckpt_slot *s, const uint64_t bytes[CKPT_FILES],
-		  struct rlx_error *err);
+ckpt_slot_reserve(struct rlx_ckpt *ck, struct ckpt_slot *s, const uint64_t *bytes,
+		  unsigned int parts, struct rlx_error *err);
+/* So many parts in @s. False: no memory. */
+bool ckpt_slot_parts(struct ckpt_slot *s, unsigned int parts);
 /* Copy @set into @s. */
 enum rlx_status __rlx_must_check
 ckpt_snapshot(struct rlx_ckpt *ck, struct ckpt_slot *s, const struct rlx_ckpt_set *set,
@@ -129,10 +151,50 @@ enum rlx_status __rlx_must_check
 ckpt_manifest_blob(const struct ckpt_manifest *m, const struct rlx_ckpt_blob *b, bool copy,
 		   struct rlx_error *err);
 
+/* ---- ckpt_parts.c ---- */
+unsigned int ckpt_ranks(const struct rlx_ckpt *ck);
+/* Is it another rank that writes all but this one's part? */
+bool ckpt_follows(const struct rlx_ckpt *ck);
+/* Is there no way on with the other ranks? */
+bool ckpt_lost(const struct rlx_ckpt *ck);
+/*
+ * Wait for all ranks, and go by the same status: @st if it is all of theirs. Without others it is
+ * @st.
+ */
+enum rlx_status __rlx_must_check
+ckpt_together(struct rlx_ckpt *ck, struct ckpt_slot *s, enum rlx_status st, struct rlx_error *err);
+/* What all ranks' parts are, into @s->all. */
+enum rlx_status __rlx_must_check
+ckpt_gather_parts(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err);
+void ckpt_drop_all(struct ckpt_slot *s);
+/* Is @t, if it is one, the part that each rank has? An error says what that would be. */
+bool ckpt_is_cut(const struct rlx_ckpt *ck, const struct rlx_ckpt_tensor *t);
+enum rlx_status ckpt_miscut(const struct rlx_ckpt *ck, const struct rlx_ckpt_tensor *t,
+			    struct rlx_error *err);
+/* Is tensor @t, or what it is a part of, there in parts? */
+bool ckpt_in_parts(const struct ckpt_loaded *l, const struct rlx_ckpt_tensor *t);
+/* Is it there, as @t has it? RLX_ESHAPE, naming what there is and what is wanted. */
+enum rlx_status __rlx_must_check
+ckpt_fits(const struct ckpt_loaded *l, const struct rlx_ckpt_tensor *t, struct rlx_error *err);
+/* To where @t has it, which it fits. */
+void ckpt_take(const struct rlx_ckpt *ck, const struct ckpt_loaded *l,
+	       const struct rlx_ckpt_tensor *t);
+
+/* ---- ckpt_load.c ---- */
+/* Damaged means that an older one may serve; anything else ends the search. */
+bool ckpt_is_damage(enum rlx_status st);
+/* RLX_ESHAPE, naming file, tensor, have and want (NULL: none). */
+enum rlx_status ckpt_differ(const struct ckpt_loaded *l, unsigned int f, const char *name,
+			    const struct rlx_type *have, const struct rlx_type *want,
+			    struct rlx_error *err);
+
 /* ---- ckpt_write.c ---- */
 /* All of a save from the folder's making to retention. */
 enum rlx_status __rlx_must_check
 ckpt_write(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err);
+/* The same by all ranks at once, each of which writes its part; all go by what came of it. */
+enum rlx_status __rlx_must_check
+ckpt_write_together(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err);
 /* Remove a folder of a checkpoint's files and all in it, by the name that it has. */
 void ckpt_remove(const char *path);
 enum rlx_status __rlx_must_check ckpt_list(struct rlx_ckpt *ck, struct rlx_error *err);

@@ -17,11 +17,13 @@ void ckpt_slot_fini(struct ckpt_slot *s)
 	unsigned int f, i;
 
 	reader_free(s->reader);
-	for (f = 0; f < CKPT_FILES; f++) {
-		rlx_free(s->image[f].block_crc);
-		rlx_free(s->image[f].tensor);
-		rlx_free(s->image[f].offset);
+	for (f = 0; f < CKPT_FILES + s->cap_part; f++) {
+		rlx_free(ckpt_image(s, f)->block_crc);
+		rlx_free(ckpt_image(s, f)->tensor);
+		rlx_free(ckpt_image(s, f)->offset);
 	}
+	rlx_free(s->part);
+	ckpt_drop_all(s);
 	for (i = 0; i < s->n_blob; i++)
 		rlx_free(s->blob[i].data);
 	rlx_free(s->blob);
@@ -55,19 +57,37 @@ static enum rlx_status take_memory(struct rlx_ckpt *ck, struct ckpt_slot *s, uin
 	return reader_new(&ro, &s->reader, err);
 }
 
-enum rlx_status ckpt_slot_reserve(struct rlx_ckpt *ck, struct ckpt_slot *s,
-				  const uint64_t bytes[CKPT_FILES], struct rlx_error *err)
+bool ckpt_slot_parts(struct ckpt_slot *s, unsigned int parts)
+{
+	struct ckpt_image *p;
+
+	if (parts > s->cap_part) {
+		p = rlx_calloc(parts, sizeof(*p));
+		if (!p)
+			return false;
+		if (s->part)
+			memcpy(p, s->part, s->cap_part * sizeof(*p));
+		rlx_free(s->part);
+		s->part = p;
+		s->cap_part = parts;
+	}
+	s->n_part = parts;
+	return true;
+}
+
+enum rlx_status ckpt_slot_reserve(struct rlx_ckpt *ck, struct ckpt_slot *s, const uint64_t *bytes,
+				  unsigned int parts, struct rlx_error *err)
 {
 	uint64_t all = 0, reqs = 0, longest = 0, n;
-	enum rlx_status st = RLX_OK;
+	enum rlx_status st = ckpt_slot_parts(s, parts) ? RLX_OK : RLX_ENOMEM;
 	unsigned int f;
 
-	for (f = 0; f < CKPT_FILES; f++) {
+	for (f = 0; f < CKPT_FILES + parts; f++) {
 		all += pages(bytes[f]);
 		longest = bytes[f] > longest ? bytes[f] : longest;
 	}
 	reqs = longest / READER_PIECE + 2;
-	if (!s->memory.arena || s->memory.bytes < all || !s->reader)
+	if (!st && (!s->memory.arena || s->memory.bytes < all || !s->reader))
 		st = take_memory(ck, s, all, err);
 	if (!st && s->n_req < reqs) {
 		rlx_free(s->req);
@@ -75,8 +95,8 @@ enum rlx_status ckpt_slot_reserve(struct rlx_ckpt *ck, struct ckpt_slot *s,
 		s->n_req = s->req ? reqs : 0;
 		st = s->req ? RLX_OK : RLX_ENOMEM;
 	}
-	for (f = 0, all = 0; f < CKPT_FILES && !st; f++) {
-		struct ckpt_image *m = &s->image[f];
+	for (f = 0, all = 0; f < CKPT_FILES + parts && !st; f++) {
+		struct ckpt_image *m = ckpt_image(s, f);
 
 		m->base = (uint8_t *)rlx_buf_ptr(s->memory) + all;
 		m->bytes = bytes[f];
@@ -103,11 +123,13 @@ static enum rlx_status check_set(const struct rlx_ckpt *ck, const struct rlx_ckp
 		const struct rlx_ckpt_tensor *t = &set->tensor[i];
 		int64_t bytes = rlx_type_bytes(&t->type);
 
-		if (!t->name || t->file >= CKPT_FILES || bytes < 0)
+		if (!t->name || t->file > RLX_CKPT_PART || bytes < 0)
 			return rlx_fail(err, RLX_EINVAL,
 					"%s: tensor %u (\"%.80s\"): no name, no such "
 					"file, or a malformed type",
 					ck->dir, i, t->name ? t->name : "");
+		if (!ckpt_is_cut(ck, t))
+			return ckpt_miscut(ck, t, err);
 		if (bytes && (!rlx_buf_ptr(t->buf) || t->buf.bytes < (uint64_t)bytes))
 			return rlx_fail(err, RLX_ERANGE, "%s: tensor \"%.80s\": its buffer has %llu "
 					"bytes, its type %lld", ck->dir, t->name,
@@ -130,8 +152,14 @@ static enum rlx_status check_set(const struct rlx_ckpt *ck, const struct rlx_ckp
 	return RLX_OK;
 }
 
+/* Which image of this rank's @t goes to; another rank has it as well and writes it. */
+static bool goes_to(const struct rlx_ckpt *ck, const struct rlx_ckpt_tensor *t, unsigned int f)
+{
+	return t->file == f && (f == RLX_CKPT_PART || !ckpt_follows(ck));
+}
+
 /* Tensors of file @f, and where each lies in it. */
-static enum rlx_status lay_out(struct ckpt_image *m, unsigned int f,
+static enum rlx_status lay_out(const struct rlx_ckpt *ck, struct ckpt_image *m, unsigned int f,
 			       const struct rlx_ckpt_set *set, struct rlx_safetensors_head *h,
 			       struct rlx_error *err)
 {
@@ -146,7 +174,7 @@ static enum rlx_status lay_out(struct ckpt_image *m, unsigned int f,
 	if (!m->tensor || !m->offset)
 		return rlx_fail(err, RLX_ENOMEM, "checkpoint: no memory for names");
 	for (i = 0; i < set->n; i++)
-		if (set->tensor[i].file == f)
+		if (goes_to(ck, &set->tensor[i], f))
 			m->tensor[m->n++] = (struct rlx_safetensor){
 				.name = set->tensor[i].name, .type = set->tensor[i].type,
 			};
@@ -190,21 +218,26 @@ enum rlx_status ckpt_snapshot(struct rlx_ckpt *ck, struct ckpt_slot *s,
 			      const struct rlx_ckpt_set *set, struct rlx_error *err)
 {
 	static const char *const meta[] = { "format", "rlx-checkpoint-1", NULL };
-	struct rlx_safetensors_head h[CKPT_FILES] = { { .meta = meta }, { .meta = meta } };
-	unsigned int f, i, k[CKPT_FILES] = { 0 };
-	uint64_t bytes[CKPT_FILES];
+	struct rlx_safetensors_head h[CKPT_FILES + 1] = { { .meta = meta }, { .meta = meta },
+							  { .meta = meta } };
+	unsigned int f, i, parts = 0, k[CKPT_FILES + 1] = { 0 };
+	uint64_t bytes[CKPT_FILES + 1];
 	enum rlx_status st = check_set(ck, set, err);
 
-	for (f = 0; f < CKPT_FILES && !st; f++) {
-		st = lay_out(&s->image[f], f, set, &h[f], err);
-		bytes[f] = s->image[f].bytes;
+	for (i = 0; i < set->n && !st; i++)
+		parts |= set->tensor[i].file == RLX_CKPT_PART;
+	if (!st && !ckpt_slot_parts(s, parts))
+		st = rlx_fail(err, RLX_ENOMEM, "%s: no memory for a snapshot", ck->dir);
+	for (f = 0; f < CKPT_FILES + parts && !st; f++) {
+		st = lay_out(ck, ckpt_image(s, f), f, set, &h[f], err);
+		bytes[f] = ckpt_image(s, f)->bytes;
 	}
 	if (!st)
-		st = ckpt_slot_reserve(ck, s, bytes, err);
+		st = ckpt_slot_reserve(ck, s, bytes, parts, err);
 	if (!st)
 		st = copy_blobs(s, set, err);
-	for (f = 0; f < CKPT_FILES && !st; f++) {
-		struct ckpt_image *m = &s->image[f];
+	for (f = 0; f < CKPT_FILES + parts && !st; f++) {
+		struct ckpt_image *m = ckpt_image(s, f);
 
 		h[f].buf = m->base;
 		h[f].room = h[f].bytes;
@@ -216,8 +249,11 @@ enum rlx_status ckpt_snapshot(struct rlx_ckpt *ck, struct ckpt_slot *s,
 		uint64_t n = (uint64_t)rlx_type_bytes(&t->type);
 
 		f = t->file;
+		if (!goes_to(ck, t, f))
+			continue;
 		if (n)
-			memcpy(s->image[f].base + s->image[f].offset[k[f]], rlx_buf_ptr(t->buf), n);
+			memcpy(ckpt_image(s, f)->base + ckpt_image(s, f)->offset[k[f]],
+			       rlx_buf_ptr(t->buf), n);
 		k[f]++;
 	}
 	s->graph_hash = set->graph_hash;

@@ -18,12 +18,11 @@
 static const char crc_key[] = "\"crc32c\": \"";
 static const char zero_digits[] = "00000000";
 
-static void put_file(struct rlx_json_writer *w, const struct ckpt_slot *s, unsigned int f)
+static void put_file(struct rlx_json_writer *w, const char *name, const struct ckpt_image *m)
 {
-	const struct ckpt_image *m = &s->image[f];
 	unsigned int i;
 
-	rlx_json_put_key(w, ckpt_file_name[f]);
+	rlx_json_put_key(w, name);
 	rlx_json_put_begin(w, '{');
 	rlx_json_put_key(w, "bytes");
 	rlx_json_put_int(w, (int64_t)m->bytes);
@@ -57,7 +56,7 @@ static void put_blob(struct rlx_json_writer *w, const struct ckpt_blob *b)
 
 static void put_all(struct rlx_json_writer *w, const struct ckpt_slot *s)
 {
-	char hash[20];
+	char hash[20], name[40];
 	unsigned int i;
 
 	rlx_json_put_begin(w, '{');
@@ -77,8 +76,14 @@ static void put_all(struct rlx_json_writer *w, const struct ckpt_slot *s)
 	rlx_json_put_key(w, "files");
 	rlx_json_put_begin(w, '{');
 	for (i = 0; i < CKPT_FILES; i++)
-		put_file(w, s, i);
+		put_file(w, ckpt_file_name(name, i, 0), &s->image[i]);
+	for (i = 0; i < s->n_all; i++)
+		put_file(w, ckpt_file_name(name, CKPT_FILES + i, s->n_all), &s->all[i]);
 	rlx_json_put_end(w);
+	if (s->n_all) {
+		rlx_json_put_key(w, "ranks");
+		rlx_json_put_int(w, s->n_all);
+	}
 	rlx_json_put_key(w, "blobs");
 	rlx_json_put_begin(w, '{');
 	for (i = 0; i < s->n_blob; i++)
@@ -136,7 +141,8 @@ static bool get_u64(const struct rlx_json *j, uint32_t obj, const char *key, uin
 
 static bool get_file(struct ckpt_manifest *m, uint32_t files, unsigned int f)
 {
-	uint32_t i = rlx_json_get(&m->json, files, ckpt_file_name[f]);
+	char name[40];
+	uint32_t i = rlx_json_get(&m->json, files, ckpt_file_name(name, f, m->ranks));
 	uint64_t crc;
 
 	m->blocks[f] = i ? rlx_json_get(&m->json, i, "blocks") : 0;
@@ -152,7 +158,7 @@ static bool get_file(struct ckpt_manifest *m, uint32_t files, unsigned int f)
 static bool get_all(struct ckpt_manifest *m)
 {
 	uint32_t files = rlx_json_get(&m->json, 0, "files"), i;
-	uint64_t version;
+	uint64_t version, ranks = 0;
 
 	m->blobs = rlx_json_get(&m->json, 0, "blobs");
 	i = rlx_json_get(&m->json, 0, "graph");
@@ -163,7 +169,14 @@ static bool get_all(struct ckpt_manifest *m)
 	m->graph_hash = strtoull(rlx_json_text(&m->json, i), NULL, 16);
 	i = rlx_json_get(&m->json, 0, "metric");
 	m->has_metric = i && rlx_json_double(&m->json, i, &m->metric);
-	return get_file(m, files, 0) && get_file(m, files, 1);
+	if (rlx_json_get(&m->json, 0, "ranks") && (!get_u64(&m->json, 0, "ranks", &ranks) ||
+						   ranks < 2 || ranks > CKPT_PARTS_MAX))
+		return false;
+	m->ranks = (unsigned int)ranks;
+	for (i = 0; i < CKPT_FILES + m->ranks; i++)
+		if (!get_file(m, files, i))
+			return false;
+	return true;
 }
 
 /* False: they are no eight digits. The text ends where it does: no strtoul(), which reads on. */

@@ -3,7 +3,8 @@
  * A save, in an order in which a crash at any point leaves what was there. Each line is
  * flushed before the next begins:
  *
- *	DIR/.tmp-<step>-<pid>/{model.safetensors, optim.safetensors}	their data
+ *	DIR/.tmp-<step>-<pid>/{model.safetensors, optim.safetensors}	their data; by each rank
+ *		that has a part, optim-<rank + 1>-of-<ranks>.safetensors
  *	DIR/.tmp-<step>-<pid>/manifest.json				with crcs of all
  *	DIR/.tmp-<step>-<pid>						the names in it
  *	DIR/step-<step>							published
@@ -20,10 +21,18 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "rlx/comm.h"
 #include "train/ckpt.h"
 #include "train/fileops.h"
 
-const char *const ckpt_file_name[CKPT_FILES] = { "model.safetensors", "optim.safetensors" };
+const char *ckpt_file_name(char to[40], unsigned int f, unsigned int ranks)
+{
+	if (f < CKPT_FILES)
+		return f == RLX_CKPT_MODEL ? "model.safetensors" : "optim.safetensors";
+	snprintf(to, 40, "optim-%05u-of-%05u.safetensors", (f - CKPT_FILES + 1) % 100000,
+		 ranks % 100000);
+	return to;
+}
 
 void ckpt_path(char out[PATH_MAX], const struct rlx_ckpt *ck, const char *what, uint64_t step,
 	       const char *file)
@@ -32,7 +41,7 @@ void ckpt_path(char out[PATH_MAX], const struct rlx_ckpt *ck, const char *what, 
 
 	if (what && *what == '.')
 		snprintf(name, sizeof(name), "/%s%09llu-%d", what, (unsigned long long)step,
-			 (int)getpid());
+			 ck->pid ? (int)ck->pid : (int)getpid());
 	else if (what)
 		snprintf(name, sizeof(name), "/%s%09llu", what, (unsigned long long)step);
 	snprintf(out, PATH_MAX, "%.3900s%s%s%.60s", ck->dir, name, slash, file ? file : "");
@@ -61,13 +70,24 @@ void ckpt_remove(const char *path)
 {
 	static const char *const names[] = { "model.safetensors", "optim.safetensors",
 					     "manifest.json" };
-	char file[PATH_MAX + 40];
+	char file[PATH_MAX + 300];
+	struct dirent *e;
 	unsigned int i;
+	DIR *d;
 
 	for (i = 0; i < 3; i++) {
 		snprintf(file, sizeof(file), "%s/%s", path, names[i]);
 		file_unlink(file);
 	}
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (strncmp(e->d_name, "optim-", 6))
+			continue;
+		snprintf(file, sizeof(file), "%s/%s", path, e->d_name);
+		file_unlink(file);
+	}
+	if (d)
+		closedir(d);
 	file_rmdir(path);
 }
 
@@ -76,15 +96,18 @@ static int64_t create(const char *path)
 	return file_open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
 }
 
+/* @f: from CKPT_FILES on the rank's part. */
 static enum rlx_status write_image(struct rlx_ckpt *ck, struct ckpt_slot *s, unsigned int f,
 				   struct rlx_error *err)
 {
-	struct ckpt_image *m = &s->image[f];
+	struct ckpt_image *m = ckpt_image(s, f);
 	const char *doing = "creating";
-	char path[PATH_MAX];
+	char path[PATH_MAX], name[40];
 	int64_t fd, e;
 
-	ckpt_path(path, ck, ".tmp-", s->step, ckpt_file_name[f]);
+	if (f >= CKPT_FILES)
+		f += rlx_comm_rank(ck->o.comm);
+	ckpt_path(path, ck, ".tmp-", s->step, ckpt_file_name(name, f, ckpt_ranks(ck)));
 	fd = e = create(path);
 	if (e >= 0) {
 		doing = "making room for";
@@ -295,32 +318,35 @@ static void retain(struct rlx_ckpt *ck, uint64_t kept)
 	ck->steps = n;
 }
 
-enum rlx_status ckpt_write(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err)
+static enum rlx_status make_folder(struct rlx_ckpt *ck, struct ckpt_slot *s,
+				   struct rlx_error *err)
 {
-	struct ckpt_step step = { s->step, s->has_metric, s->metric };
-	enum rlx_status st = RLX_OK;
-	bool named = false;
 	char tmp[PATH_MAX];
-	unsigned int f;
 	int64_t e;
 
-	for (f = 0; f < CKPT_FILES; f++)
-		ckpt_image_crc(&s->image[f]);
 	ckpt_path(tmp, ck, ".tmp-", s->step, NULL);
 	e = file_mkdir(tmp);
 	if (e == -EEXIST) {		/* a save of that step that failed, and its removal too */
 		ckpt_remove(tmp);
 		e = file_mkdir(tmp);
 	}
-	if (e < 0)
-		return failed(s, "making", tmp, e, err);
-	for (f = 0; f < CKPT_FILES && !st; f++)
-		st = write_image(ck, s, f, err);
+	return e < 0 ? failed(s, "making", tmp, e, err) : RLX_OK;
+}
+
+/* The manifest, the name, and what follows from that. */
+static enum rlx_status end(struct rlx_ckpt *ck, struct ckpt_slot *s, enum rlx_status st,
+			   struct rlx_error *err)
+{
+	struct ckpt_step step = { s->step, s->has_metric, s->metric };
+	bool named = false;
+	char tmp[PATH_MAX];
+
 	if (!st)
 		st = write_manifest(ck, s, err);
 	if (!st)
 		st = publish(ck, s, &named, err);
 	if (!named) {
+		ckpt_path(tmp, ck, ".tmp-", s->step, NULL);
 		ckpt_remove(tmp);
 		return st;
 	}
@@ -332,4 +358,45 @@ enum rlx_status ckpt_write(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_
 	if (!st)
 		point_latest(ck, s->step);
 	return st;
+}
+
+enum rlx_status ckpt_write(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err)
+{
+	enum rlx_status st;
+	unsigned int f;
+
+	for (f = 0; f < CKPT_FILES; f++)
+		ckpt_image_crc(&s->image[f]);
+	st = make_folder(ck, s, err);
+	if (st)
+		return st;
+	for (f = 0; f < CKPT_FILES && !st; f++)
+		st = write_image(ck, s, f, err);
+	return end(ck, s, st, err);
+}
+
+/* Parts are on the disk before rank 0 says in the manifest that they are. */
+enum rlx_status ckpt_write_together(struct rlx_ckpt *ck, struct ckpt_slot *s,
+				    struct rlx_error *err)
+{
+	unsigned int f, n = CKPT_FILES + s->n_part;
+	bool follows = ckpt_follows(ck), made;
+	enum rlx_status st = RLX_OK;
+
+	for (f = follows ? CKPT_FILES : 0; f < n; f++)
+		ckpt_image_crc(ckpt_image(s, f));
+	ck->pid = 0;
+	if (!follows)
+		st = make_folder(ck, s, err);
+	made = !follows && !st;
+	st = ckpt_together(ck, s, st, err);
+	for (f = follows ? CKPT_FILES : 0; f < n && !st; f++)
+		st = write_image(ck, s, f, err);
+	if (!st || !ckpt_lost(ck))
+		st = ckpt_together(ck, s, st, err);
+	if (!st && s->n_part)
+		st = ckpt_gather_parts(ck, s, err);
+	if (made)
+		st = end(ck, s, st, err);
+	return ckpt_lost(ck) ? st : ckpt_together(ck, s, st, err);
 }

@@ -250,8 +250,8 @@ bool optimizer_has_parts(struct rlx_graph *g, const struct rlx_optimizer *how)
 
 	if (how->kind != RLX_MUON && how->kind != RLX_ADAFACTOR)
 		return true;
-	rlx_graph_fail(g, RLX_ENOSUP, "train step: %s needs whole tensors, and zero gives each rank "
-		       "a part; sgd, adamw and lion go by elements", name);
+	rlx_graph_fail(g, RLX_ENOSUP, "train step: %s needs whole tensors, and zero gives each "
+		       "rank a part; sgd, adamw and lion go by elements", name);
 	return false;
 }
 

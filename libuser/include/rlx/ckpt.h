@@ -35,21 +35,28 @@ extern "C" {
 #endif
 
 struct rlx_ckpt;
+struct rlx_comm;
 
-/* Which file a tensor goes to: what a model's users want, and what only training does. */
-enum rlx_ckpt_file { RLX_CKPT_MODEL, RLX_CKPT_OPTIM };
+/*
+ * Which file a tensor goes to: what a model's users want, and what only training does;
+ * RLX_CKPT_PART is of the latter, and each of the ranks that write together has a part of it.
+ */
+enum rlx_ckpt_file { RLX_CKPT_MODEL, RLX_CKPT_OPTIM, RLX_CKPT_PART };
 
 /**
  * struct rlx_ckpt_tensor - one tensor of a checkpoint.
- * @name: unique in its file
- * @buf:  at least the type's bytes, that a save reads and a load writes
- * @file: enum rlx_ckpt_file
+ * @name:  unique in its file
+ * @buf:   at least the type's bytes, that a save reads and a load writes
+ * @file:  enum rlx_ckpt_file
+ * @whole: of RLX_CKPT_PART: elements of all parts, as rlx_train_opts.zero cuts a variable of so
+ *         many; of others not looked at
  */
 struct rlx_ckpt_tensor {
 	const char	*name;
 	struct rlx_type	 type;
 	struct rlx_buf	 buf;
 	uint32_t	 file;
+	int64_t		 whole;
 };
 
 /**
@@ -92,6 +99,12 @@ enum rlx_ckpt_best { RLX_CKPT_NO_BEST, RLX_CKPT_LEAST, RLX_CKPT_GREATEST };
  * @slots: snapshots that may wait to be written; 0: 1. Each takes a checkpoint's bytes
  * @readonly: only to load: no lock is taken, nothing removed, saving is RLX_EACCES
  * @arena: where snapshots lie; NULL: arenas of its own
+ * @comm:  ranks that write and load together, by the same calls in the same order; it outlives
+ *         this. Each writes its parts (RLX_CKPT_PART), rank 0 all else, and the manifest when
+ *         all parts are on the disk. A save then returns when it is published, or came to nothing
+ *         for all (the failure of any rank; RLX_EOWNERDEAD and what else rlx/comm.h names), and a
+ *         load takes the newest checkpoint that is whole for all. One that another number of ranks
+ *         wrote, or one alone, is cut anew. NULL: nobody else
  */
 struct rlx_ckpt_opts {
 	size_t			 size;
@@ -99,6 +112,7 @@ struct rlx_ckpt_opts {
 	uint32_t		 best;
 	bool			 readonly;
 	struct rlx_arena	*arena;
+	struct rlx_comm		*comm;
 };
 
 /**
@@ -170,7 +184,8 @@ rlx_ckpt_load_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set *set, uint32_t 
  * rlx_ckpt_save - rlx_ckpt_save_set() of all states of a session, and a loader's position.
  * @s:  no run may be under way. States that a device keeps are brought back first. Those of
  *      optimizers and of the step (rlx_train_keeps()) and averages of weights ("ema.") go to
- *      optim.safetensors, the others to model.safetensors
+ *      optim.safetensors, the others to model.safetensors; a rank's parts ("zero.", without which
+ *      they are named there) to optim-<rank + 1>-of-<ranks>.safetensors
  * @ld: may be NULL. What it has fed counts as seen
  * Return: also RLX_EINVAL if a state has no value yet, and what rlx_session_bound_at() leaves.
  */

@@ -121,7 +121,8 @@ RLX_EXPORT const char *rlx_vars_name(const struct rlx_vars *v, unsigned int i);
 /**
  * rlx_train_keeps - is a state of this name one that rlx_train_step() makes for itself or an
  * optimizer, "train.", "grad." (sums over runs), "<optimizer>." or "zero." (a rank's part) in
- * front: no weight, and no whole average of weights ("ema.")? Context: any thread. Pure; false for NULL.
+ * front: no weight, and no whole average of weights ("ema.")? Context: any thread. Pure; false for
+ * NULL.
  */
 RLX_EXPORT bool rlx_train_keeps(const char *name);
 
@@ -346,7 +347,8 @@ struct rlx_optimizer {
  *              steps without @zero, over shared memory. Parts are flat, and are states
  *              "zero.<optimizer>.<what>.<name>" and "zero.ema.<name>"; variables below 1,024
  *              elements stay whole. Not for RLX_MUON and RLX_ADAFACTOR, which need whole tensors.
- *              A communicator has reduce_scatter and all_gather then (rlx/collective.h)
+ *              A communicator has reduce_scatter and all_gather then (rlx/collective.h), and
+ *              checkpoints are written by all ranks together (rlx_ckpt_opts.comm)
  */
 enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
