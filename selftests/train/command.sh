@@ -218,6 +218,40 @@ ranks()
 	grep -q 'batch of 7 x 2' "$tmp/got"
 }
 
+# Ranks that have a part of the optimizer's states each end with the weights of ranks that have
+# all; as many others, and one alone, go on with what they wrote.
+zero()
+{
+	ranks_config "$tmp/all" 4 24 >"$tmp/all.conf" &&
+	ranks_config "$tmp/zero" 4 24 | sed 's/^ranks = .*/&\nzero = 1/' >"$tmp/zero.conf" &&
+	$rlx train "$tmp/all.conf" >"$tmp/got" && $rlx train "$tmp/zero.conf" >"$tmp/got" &&
+	cat "$tmp/got" && cmp "$tmp/all/curve.csv" "$tmp/zero/curve.csv" &&
+	cmp "$tmp/all/model.onnx" "$tmp/zero/model.onnx" &&
+	at=checkpoints/step-000000024 &&
+	cmp "$tmp/all/$at/model.safetensors" "$tmp/zero/$at/model.safetensors" &&
+	[ "$(find "$tmp/zero/$at" -name 'optim-0000?-of-00004.safetensors' | wc -l)" = 4 ] &&
+	all=$(stat -c %s "$tmp/all/$at/optim.safetensors") &&
+	part=$(stat -c %s "$tmp/zero/$at/optim-00001-of-00004.safetensors") &&
+	rest=$(stat -c %s "$tmp/zero/$at/optim.safetensors") &&
+	echo "# $all bytes, in parts $part and $rest" &&
+	[ $((part + rest)) -lt $((all * 2 / 5)) ] &&
+	ranks_config "$tmp/zero" 2 30 | sed 's/^ranks = .*/&\nzero = 1/' >"$tmp/two.conf" &&
+	ranks_config "$tmp/all" 2 30 >"$tmp/alltwo.conf" &&
+	$rlx train "$tmp/alltwo.conf" >"$tmp/got" && $rlx train "$tmp/two.conf" >"$tmp/got" &&
+	grep -q 'goes on at step 24' "$tmp/got" &&
+	cmp "$tmp/all/model.onnx" "$tmp/zero/model.onnx" &&
+	ranks_config "$tmp/zero" 1 36 >"$tmp/one.conf" && ranks_config "$tmp/all" 1 36 \
+		>"$tmp/allone.conf" &&
+	$rlx train "$tmp/allone.conf" >"$tmp/got" && $rlx train "$tmp/one.conf" >"$tmp/got" &&
+	grep -q 'goes on at step 30' "$tmp/got" &&
+	cmp "$tmp/all/model.onnx" "$tmp/zero/model.onnx" &&
+	cmp "$tmp/all/checkpoints/step-000000036/optim.safetensors" \
+		"$tmp/zero/checkpoints/step-000000036/optim.safetensors" &&
+	sed 's/^lr = .*/&\nkind = muon/' "$tmp/zero.conf" >"$tmp/muon.conf" &&
+	! $rlx train "$tmp/muon.conf" 2>"$tmp/got" && cat "$tmp/got" &&
+	grep -q 'muon and adafactor need whole ones' "$tmp/got"
+}
+
 # torchrun's variables do as well.
 torchrun()
 {
@@ -369,6 +403,7 @@ mistakes()
 	wrong 2 "dim must be a multiple of heads" 's/^heads = .*/heads = 5/' &&
 	wrong 2 "kind is 'gpt'; there are classifier|decoder" 's/^kind = .*/kind = gpt/' &&
 	wrong 2 "folder is missing" '/^folder/d' &&
+	wrong 2 "zero is 1 or 0" 's/^batch = .*/&\nzero = 2/' &&
 	wrong 2 "ranks and timeout must be 1" 's/^batch = .*/&\ntimeout = 0/' &&
 	wrong 2 "neither \[section\] nor key" 's/^layers.*/layers/' &&
 	wrong 2 "kind is 'decoder|encoder'" 's/^kind = .*/kind = decoder|encoder/' &&
@@ -454,6 +489,7 @@ check encoder encoder
 check encoder-mistakes encoder_mistakes
 check early-stop early_stop
 check ranks ranks
+check zero zero
 check torchrun torchrun
 check alone alone
 check ignored-ends ignored_ends

@@ -228,10 +228,10 @@ static bool report(struct loop *l, bool *stop)
 	return ok && train_ranks_tell(l->j, stop);
 }
 
-/* Likewise it writes: what all of them have. */
+/* Likewise it writes what all of them have. */
 static bool save(struct train_job *j, uint64_t step)
 {
-	return j->rank || train_job_save(j, step);
+	return (j->rank && !train_job_all_write(j)) || train_job_save(j, step);
 }
 
 static bool finish(struct train_job *j, uint64_t step)

@@ -32,7 +32,7 @@ struct train_config {
 	uint64_t	 warmup, cooldown;
 	double		 floor;
 	/* [train] */
-	uint64_t	 steps, batch, accumulate, threads, seed, ranks, timeout;
+	uint64_t	 steps, batch, accumulate, threads, seed, ranks, zero, timeout;
 	double		 clip, ema;
 	char		*device;
 	int		 precision, scaling;

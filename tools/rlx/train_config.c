@@ -64,6 +64,8 @@ static const struct key {
 	KEY("train", "seed", seed, K_UINT, 1, NULL, "of first values and order")
 	KEY("train", "threads", threads, K_UINT, 0, NULL, "of the CPU; 0: all")
 	KEY("train", "ranks", ranks, K_UINT, 1, NULL, "processes, each with batches of its own")
+	KEY("train", "zero", zero, K_UINT, 0, NULL, "1: each rank has a part of the optimizer's "
+	    "states")
 	KEY("train", "timeout", timeout, K_UINT, 600, NULL, "seconds until a rank is given up")
 	KEY("train", "device", device, K_STR, 0, NULL, "(cpu)")
 	KEY("train", "precision", precision, K_WORD, 0,
@@ -163,6 +165,11 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 
 	if (!c->steps || !c->batch || !c->accumulate || !c->ranks || !c->timeout)
 		bad = "[train] steps, batch, accumulate, ranks and timeout must be 1 at least";
+	else if (c->zero > 1)
+		bad = "[train] zero is 1 or 0";
+	else if (c->zero && (c->optimizer == RLX_MUON || c->optimizer == RLX_ADAFACTOR))
+		bad = "[train] zero gives each rank a part of a tensor, and muon and adafactor "
+		      "need whole ones: [optimizer] kind is sgd, adamw or lion";
 	else if (!c->folder)
 		bad = "[output] folder is missing: where the curve and checkpoints go";
 	else if (c->kind == TRAIN_CLASSIFIER && !c->train)

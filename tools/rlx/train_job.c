@@ -136,7 +136,7 @@ static bool build_step(struct train_job *j)
 	struct rlx_train_opts o = {
 		.size = sizeof(o), .clip_norm = j->c.clip, .ema = j->c.ema,
 		.accumulate = (unsigned int)j->c.accumulate, .scaling = j->c.scaling,
-		.ranks = j->ranks,
+		.ranks = j->ranks, .zero = j->c.zero,
 	};
 	struct rlx_graph *g = rlx_graph_new("train");
 	struct train_out out;
@@ -178,6 +178,11 @@ static bool build_sample(struct train_job *j)
 
 /* ---- checkpoints ---- */
 
+bool train_job_all_write(const struct train_job *j)
+{
+	return j->comm && j->ranks > 1 && j->c.zero;
+}
+
 bool train_job_save(struct train_job *j, uint64_t step)
 {
 	return (!rlx_ckpt_save(j->ckpt, j->train.s, j->ld, step) &&
@@ -209,17 +214,21 @@ bool train_job_export(struct train_job *j)
 static bool open_checkpoints(struct train_job *j)
 {
 	char path[PATH];
-	struct rlx_ckpt_opts o = { .size = sizeof(o), .readonly = j->rank };
+	struct rlx_ckpt_opts o = { .size = sizeof(o) };
 	unsigned int i, n = rlx_program_io_count(j->train.p, RLX_IO_STATE);
 	enum rlx_status st;
 
 	snprintf(path, sizeof(path), "%s/checkpoints", j->c.folder);
-	/* rank 0 writes them, and clears up first; then all read the same one */
-	if (j->rank && !train_ranks_wait(j))
+	/* rank 0 writes them, or all do; it clears up first, then all read the same one */
+	if (train_job_all_write(j))
+		o.comm = j->comm;
+	else
+		o.readonly = j->rank;
+	if (j->rank && !o.comm && !train_ranks_wait(j))
 		return false;
 	if (rlx_ckpt_open(path, &o, &j->ckpt, &j->err))
 		return false;
-	if (!j->rank && !train_ranks_wait(j))
+	if (!j->rank && !o.comm && !train_ranks_wait(j))
 		return false;
 	st = rlx_ckpt_load(j->ckpt, j->states, j->ld, &j->first);
 	if (st == RLX_ENOENT)

@@ -26,7 +26,7 @@ struct train_job {
 	struct rlx_ckpt		*ckpt;
 	struct train_curve	 curve;
 	uint64_t		 first;		/* step that a checkpoint gave */
-	/* rank 0 alone evaluates, prints and writes */
+	/* rank 0 alone evaluates, prints and writes, but for train_job_all_write() */
 	struct rlx_comm		*comm;		/* NULL: there is one rank */
 	unsigned int		 rank, ranks;
 };
@@ -36,6 +36,8 @@ bool train_job_open(struct train_job *j);
 bool train_job_failed(struct train_job *j, const struct rlx_error *e);
 void train_job_close(struct train_job *j);
 bool train_job_save(struct train_job *j, uint64_t step);
+/* Has each rank states that no other has, so that all of them save? */
+bool train_job_all_write(const struct train_job *j);
 /* ONNX and .gguf, or an encoder's adapters and merged weights: of the states as they are. */
 bool train_job_export(struct train_job *j);
 /* Bring the states that @side has from the training session's. */
