@@ -82,11 +82,13 @@ static void need_two(void)
 static int64_t units = LARGE;
 /* Runs of a step; sums are of the last alone. */
 static unsigned int runs = 1;
+/* Each rank has a part of the optimizer's states. */
+static bool zero;
 
 static void build(struct train_rig *r, const char *device, unsigned int ranks, unsigned int parts)
 {
 	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1, .accumulate = parts,
-				    .ranks = ranks };
+				    .ranks = ranks, .zero = zero };
 	struct rlx_optimizer opt = { .size = sizeof(opt), .kind = RLX_SGD, .momentum = 0.9 };
 	rlx_value x, loss;
 
@@ -287,6 +289,84 @@ TEST(runs_that_add_up_need_no_sums)
 		CHECKF(fabsf(one[i] - seen->state[0][i]) < 1e-5f, "float %zu: %g, not %g", i,
 		       (double)seen->state[0][i], (double)one[i]);
 	train_end(&r);
+}
+
+static size_t variables_of(struct train_rig *r, float *to)
+{
+	static const char *const names[] = { "w", "u", "b" };
+	size_t n = 0, bytes;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		int k = rlx_program_io_find(r->p, RLX_IO_STATE, names[i]);
+
+		bytes = (size_t)rlx_type_bytes(rlx_program_io_type(r->p, RLX_IO_STATE,
+								   (unsigned int)k));
+		memcpy(to + n, rlx_buf_ptr(rlx_session_bound(r->s, RLX_IO_STATE, names[i])), bytes);
+		n += bytes / 4;
+	}
+	return n;
+}
+
+static void steps_by_parts(struct train_rig *r, struct rlx_comm *c)
+{
+	unsigned int rank = rlx_comm_rank(c), k;
+	uint64_t was = 0, now;
+	int step;
+
+	CHECK(rlx_program_io_find(r->p, RLX_IO_STATE, "zero.sgd.b.u") >= 0);
+	for (step = 0; step < STEPS; step++) {
+		for (k = 0; k < runs; k++) {
+			CHECK(!rlx_session_collective(r->s, k + 1 < runs ? rlx_comm_idle(c) :
+						      rlx_comm_collective(c)));
+			feed(r, step, k * RANKS + rank);
+			train_run(r);
+		}
+		now = rlx_session_transfers(r->s).in_bytes + rlx_session_transfers(r->s).out_bytes;
+		CHECKF(step < 2 || now - was < 8192, "gradients crossed to the host");
+		was = now;
+	}
+	seen->n[rank] = variables_of(r, seen->state[rank]);
+	CHECK(!rlx_comm_barrier(c));
+}
+
+static void check_parts_of_steps(void)
+{
+	static float one[STATE_FLOATS];
+	struct train_rig r;
+	unsigned int part;
+	double most = 0;
+	size_t n, i;
+	int step;
+
+	zero = true;
+	start_ranks(steps_by_parts);
+	ranks_end(RANKS, -1);
+	zero = false;
+	CHECK(seen->n[0] == seen->n[1] && seen->n[0]);
+	CHECK(!memcmp(seen->state[0], seen->state[1], seen->n[0] * 4));
+	build(&r, op_case_gpu(), 1, RANKS * runs);
+	for (step = 0; step < STEPS; step++)
+		for (part = 0; part < RANKS * runs; part++) {
+			feed(&r, step, part);
+			train_run(&r);
+		}
+	n = variables_of(&r, one);
+	CHECK_EQ(n, seen->n[0]);
+	for (i = 0; i < n; i++)
+		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
+	printf("# %zu floats of variables, at most %.3g apart\n", n, most);
+	CHECK(most < 1e-5);
+	train_end(&r);
+}
+
+TEST(updates_by_parts_are_those_of_one_process)
+{
+	need_two();
+	check_parts_of_steps();
+	units = SMALL * 10;	/* no runs of a gradient: it is summed whole */
+	runs = 2;
+	check_parts_of_steps();
 }
 
 /* A rank's part of a sum, parts brought together, in f32 and in bf16, and what all have anyway. */
