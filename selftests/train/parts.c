@@ -253,6 +253,13 @@ TEST(a_communicator_that_does_none_is_told_of)
 	CHECKF(strstr(rlx_session_error(s)->text, "reduce_scatter: the session's communicator"),
 	       "%s", rlx_session_error(s)->text);
 	rlx_session_free(s);
+	s = program(&how, 3);		/* of another number of ranks */
+	CHECK(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")));
+	CHECK(!rlx_session_collective(s, &c));
+	CHECK_EQ(rlx_session_run(s), RLX_EINVAL);
+	CHECKF(strstr(rlx_session_error(s)->text, "it is over 3 ranks, the session's communicator "
+		      "has 2"), "%s", rlx_session_error(s)->text);
+	rlx_session_free(s);
 }
 
 /* ---- faults ---- */

@@ -348,7 +348,9 @@ struct rlx_optimizer {
  *              "zero.<optimizer>.<what>.<name>" and "zero.ema.<name>"; variables below 1,024
  *              elements stay whole. Not for RLX_MUON and RLX_ADAFACTOR, which need whole tensors.
  *              A communicator has reduce_scatter and all_gather then (rlx/collective.h), and
- *              checkpoints are written by all ranks together (rlx_ckpt_opts.comm)
+ *              checkpoints are written by all ranks together (rlx_ckpt_opts.comm). A run that
+ *              fails because a rank is gone may leave variables half replaced, for they are
+ *              brought together last: the way on is a checkpoint
  */
 enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
