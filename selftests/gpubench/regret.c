@@ -5,9 +5,12 @@
  * choice was right, whatever the model says of ns. Beside it, of each kernel, what was measured by
  * what was predicted: the factor by which its cost could be mended.
  *
- *	build/test/gpubench/regret [PROBLEMS [LARGEST [FAMILY]]]
+ *	build/test/gpubench/regret [PROBLEMS [LARGEST [FAMILY [FILE]]]]
  *
- * PROBLEMS of a family's (40), of up to LARGEST elements (2^24), of all families or of one.
+ * PROBLEMS of a family's (40), of up to LARGEST elements (2^24), of all families or of those whose
+ * names begin so. FILE is given every time that was measured, for a model to be fitted to: a line
+ * "problem" for each, then of each of its candidates the ns by the model, and measured, then what
+ * it is.
  *
  * RLX_TEST_SEED draws the same again.
  */
@@ -22,10 +25,12 @@ enum { LAUNCHES = 10, TURNS = 3, MOST_PROBLEMS = 1000, WORST = 5 };
 static uint64_t seed;
 static int64_t largest = 1 << 24;
 
-/* A family takes no longer, but for the problem at hand; kernels compile meanwhile. */
-#define FAMILY_NS	30000000000ull
+/* A problem of a family takes no longer on the mean. */
+#define PROBLEM_NS	750000000ull
 
-static struct gpu_rig *rig;
+static struct gpu_rig *rig;	/* NULL: problems are drawn lest their kernels be waited for */
+static struct gpu_rig drawn;
+static FILE *raw;
 
 /* What came of the problem at hand, by the judge. */
 static struct outcome {
@@ -71,6 +76,40 @@ static double time_of(const struct rlx_g_launch *l)
 	return least;
 }
 
+/* Far ones would take the whole time. */
+static bool is_near(const struct rlx_g_candidate *c, unsigned int i, unsigned int least)
+{
+	return !c[i].why_not && (i == least || c[i].ns < 20 * c[least].ns);
+}
+
+/* Their kernels are compiled meanwhile. */
+static unsigned int ask(struct rlx_g_judge *j, const struct rlx_g_family *f, const void *args,
+			const struct rlx_g_candidate *c, unsigned int n, unsigned int least)
+{
+	struct gpu_module *m;
+	struct rlx_error err;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct rlx_g_launch *l = &c[i].launch;
+		struct gpu_kernel k;
+
+		if (!is_near(c, i, least))
+			continue;
+		k = gpu_kernel_of(l->variant, &l->param, l->shared);
+		gpu_module_get(gpu, &k, &m, &err);
+	}
+	return least;
+}
+
+static void write_raw(const struct rlx_g_candidate *c, double ns, bool chosen)
+{
+	char text[640];
+
+	gpu_launch_text(&c->launch, text, sizeof(text));
+	fprintf(raw, "%c %.0f %.0f block %u shared %u %s\n", chosen ? '*' : ' ', c->ns, ns,
+		c->launch.block[0], c->launch.shared, text);
+}
+
 /* Times all that can do it; the model's choice stays. */
 static unsigned int judge(struct rlx_g_judge *j, const struct rlx_g_family *f, const void *args,
 			  const struct rlx_g_candidate *c, unsigned int n, unsigned int least)
@@ -78,15 +117,18 @@ static unsigned int judge(struct rlx_g_judge *j, const struct rlx_g_family *f, c
 	unsigned int i;
 
 	f->describe(args, now.text, sizeof(now.text));
+	if (raw)
+		fprintf(raw, "problem %s\n", now.text);
 	for (i = 0; i < n; i++) {
 		double ns, by;
 
-		/* far ones would take the whole time */
-		if (c[i].why_not || (i != least && c[i].ns > 20 * c[least].ns))
+		if (!is_near(c, i, least))
 			continue;
 		ns = time_of(&c[i].launch);
 		if (!(ns > 0))
 			continue;
+		if (raw)
+			write_raw(&c[i], ns, i == least);
 		by = log(ns / c[i].ns);
 		error_of[c[i].variant].sum += by;
 		error_of[c[i].variant].square += by * by;
@@ -103,37 +145,45 @@ static unsigned int judge(struct rlx_g_judge *j, const struct rlx_g_family *f, c
 	return least;
 }
 
-static struct rlx_g_judge all = { judge };
+static struct rlx_g_judge all = { judge }, ahead = { ask };
 
 static void *memory(int64_t elements, int bytes)
 {
+	if (rig == &drawn)	/* of no use but that its alignment is seen */
+		return (void *)(uintptr_t)256;
 	return (void *)(uintptr_t)gpu_rig_memory(rig, (uint64_t)(elements * bytes), 1);
 }
 
 /* ---- problems ---- */
 
-/* The launch of @a, which has sizes and b_form, @batch times; false: it is too large. */
-static bool product(struct rlx_k_gemv_stream *a, int64_t batch, bool f32, struct rlx_g_launch *l)
+enum { F16, F32, TF32 };
+
+/* The launch of @a, which has sizes and b_form, of a batch; false: it is too large. */
+static bool product(struct rlx_k_gemv_stream *a, int what, struct rlx_g_launch *l)
 {
 	int64_t m = (int64_t)a->g.m, n = (int64_t)a->g.n, k = (int64_t)a->g.k;
-	int bytes = f32 ? 4 : 2;
+	int64_t batch = (int64_t)rlx_k_gemm_batches(&a->g);
+	int bytes = what == F16 ? 2 : 4;
 
 	if (batch * m * k > largest || batch * n * k > largest || batch * m * n > largest)
 		return false;
 	a->g.lda = (size_t)k;
 	a->g.ldb = (size_t)(a->g.b_form == RLX_B_COLS ? k : n);
-	a->g.ldc = (size_t)n;
-	a->g.alpha = 1;
-	a->g.a_type = a->g.b_type = a->g.c_type = f32 ? RLX_F32 : RLX_F16;
+	a->g.ldc = a->g.ldr = (size_t)n;
+	a->g.alpha = a->g.beta = 1;
+	a->g.a_type = a->g.b_type = a->g.c_type = what == F16 ? RLX_F16 : RLX_F32;
+	a->g.tf32 = what == TF32;
 	a->g.a = memory(batch * m * k, bytes);
 	a->g.b = memory(batch * n * k, bytes);
 	a->g.c = memory(batch * m * n, bytes);
+	if (a->g.residual)
+		a->g.residual = memory(batch * m * n, bytes);
 	memcpy(rig->args, a, sizeof(*a));
-	(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(rig->args, l);
+	(what == F16 ? rlx_g_gemm_16bit_launch : rlx_g_gemm_f32_launch)(rig->args, l);
 	return a->g.a && a->g.b && a->g.c;
 }
 
-static bool gemm(bool f32, struct rlx_g_launch *l)
+static bool gemm(int what, struct rlx_g_launch *l)
 {
 	static const int64_t rows[] = { 1, 8, 16, 50, 128, 197, 333, 577, 4096 };
 	struct rlx_k_gemv_stream a = { .g = {
@@ -141,42 +191,54 @@ static bool gemm(bool f32, struct rlx_g_launch *l)
 		.n = (size_t)size(16, 8192), .k = (size_t)size(16, 8192),
 		.b_form = pick(0, 2) ? RLX_B_COLS : RLX_B_ROWS, .b_fixed = true,
 		.act = pick(0, 3) ? RLX_ACT_NONE : RLX_ACT_GELU,
+		.residual = pick(0, 3) ? NULL : &seed,
 	} };
 
-	return product(&a, 1, f32, l);
+	return product(&a, what, l);
 }
 
 static bool gemm_f16(struct rlx_g_launch *l)
 {
-	return gemm(false, l);
+	return gemm(F16, l);
 }
 
 static bool gemm_f32(struct rlx_g_launch *l)
 {
-	return gemm(true, l);
+	return gemm(F32, l);
+}
+
+static bool gemm_tf32(struct rlx_g_launch *l)
+{
+	return gemm(TF32, l);
 }
 
 /* Sizes as attention and small models have: many small products, lines at odd places too. */
-static bool batched(bool f32, struct rlx_g_launch *l)
+static bool batched(int what, struct rlx_g_launch *l)
 {
 	int64_t batch = size(2, 256), m = size(1, 1024), n = size(8, 1024), k = size(16, 1024);
 	struct rlx_k_gemv_stream a = { .g = {
 		.batch = { (size_t)batch, 1 }, .m = (size_t)m, .n = (size_t)n, .k = (size_t)k,
 		.a_step = { (size_t)(m * k) }, .b_step = { (size_t)(n * k) },
-		.c_step = { (size_t)(m * n) }, .b_form = pick(0, 1) ? RLX_B_COLS : RLX_B_ROWS,
+		.c_step = { (size_t)(m * n) }, .r_step = { (size_t)(m * n) },
+		.b_form = pick(0, 1) ? RLX_B_COLS : RLX_B_ROWS,
 	} };
 
-	return product(&a, batch, f32, l);
+	return product(&a, what, l);
 }
 
 static bool batched_f16(struct rlx_g_launch *l)
 {
-	return batched(false, l);
+	return batched(F16, l);
 }
 
 static bool batched_f32(struct rlx_g_launch *l)
 {
-	return batched(true, l);
+	return batched(F32, l);
+}
+
+static bool batched_tf32(struct rlx_g_launch *l)
+{
+	return batched(TF32, l);
 }
 
 static bool attention(struct rlx_g_launch *l)
@@ -244,8 +306,11 @@ static bool conv(struct rlx_g_launch *l)
 static void *numbers(int64_t elements, int type)
 {
 	int64_t bytes = elements * (int64_t)rlx_k_type_size((enum rlx_dtype)type), i;
-	void *at = memory(bytes, 1), *host = malloc((size_t)bytes + 8);
+	void *at = memory(bytes, 1), *host;
 
+	if (rig == &drawn)
+		return at;
+	host = malloc((size_t)bytes + 8);
 	CHECK(host);
 	for (i = 0; i < elements; i++) {
 		uint64_t r = rlx_test_rand(&seed);
@@ -338,25 +403,50 @@ static void print_family(const char *name, int n)
 	fflush(stdout);
 }
 
+/* A problem of its own seed, so that it can be drawn again. */
+static bool draw(bool (*problem)(struct rlx_g_launch *l), uint64_t own, struct rlx_g_judge *judge)
+{
+	struct rlx_g_launch l = gpu_launch_for(gpu, 0);
+	uint64_t before = seed;
+	bool ok;
+
+	l.judge = judge;
+	seed = own;
+	ok = problem(&l);
+	seed = before;
+	return ok;
+}
+
+static bool measure(bool (*problem)(struct rlx_g_launch *l), uint64_t own)
+{
+	bool ok;
+
+	memset(&now, 0, sizeof(now));
+	rig = gpu_rig_new(gpu);
+	CHECK(rig);
+	ok = draw(problem, own, &all);
+	if (ok && rig->err.status)
+		printf("  %s: %s\n", now.text, rig->err.text);
+	gpu_rig_free(rig);
+	return ok && now.chosen_ns > 0;
+}
+
 static void family(const char *name, bool (*problem)(struct rlx_g_launch *l), int problems)
 {
-	uint64_t end = rlx_now() + FAMILY_NS;
-	int n = 0, turns = 0;
+	static uint64_t own[MOST_PROBLEMS];
+	uint64_t end;
+	int n = 0, some = 0, turns = 0;
 
+	problems = problems < MOST_PROBLEMS ? problems : MOST_PROBLEMS;
 	memset(worst, 0, sizeof(worst));
-	while (n < problems && n < MOST_PROBLEMS && rlx_now() < end && turns++ < 1000 * problems) {
-		struct rlx_g_launch l = gpu_launch_for(gpu, 0);
-		bool ok;
-
-		memset(&now, 0, sizeof(now));
-		l.judge = &all;
-		rig = gpu_rig_new(gpu);
-		CHECK(rig);
-		ok = problem(&l);
-		if (ok && rig->err.status)
-			printf("  %s: %s\n", now.text, rig->err.text);
-		gpu_rig_free(rig);
-		if (!ok || !(now.chosen_ns > 0))
+	rig = &drawn;
+	for (; some < problems && turns < 1000 * problems; turns++) {
+		own[some] = rlx_test_rand(&seed);
+		some += draw(problem, own[some], &ahead);
+	}
+	end = rlx_now() + (uint64_t)problems * PROBLEM_NS;
+	for (int i = 0; i < some && rlx_now() < end; i++) {
+		if (!measure(problem, own[i]))
 			continue;
 		regret[n++] = now.chosen_ns / now.fastest_ns;
 		keep_worst(&now);
@@ -382,7 +472,8 @@ static const struct {
 	bool		(*problem)(struct rlx_g_launch *l);
 } families[] = {
 	{ "gemm f16", gemm_f16 }, { "gemm f32", gemm_f32 }, { "batched f16", batched_f16 },
-	{ "batched f32", batched_f32 }, { "attention", attention }, { "conv", conv },
+	{ "batched f32", batched_f32 }, { "gemm tf32", gemm_tf32 },
+	{ "batched tf32", batched_tf32 }, { "attention", attention }, { "conv", conv },
 	{ "topk", topk },
 };
 
@@ -391,16 +482,17 @@ int main(int argc, char **argv)
 	int problems = argc > 1 ? atoi(argv[1]) : 40;
 
 	largest = argc > 2 ? atoll(argv[2]) : largest;
-	if (problems < 1 || largest < 256) {
-		fprintf(stderr, "usage: regret [PROBLEMS [LARGEST [FAMILY]]]\n");
+	raw = argc > 4 ? fopen(argv[4], "a") : NULL;
+	if (problems < 1 || largest < 256 || (argc > 4 && !raw)) {
+		fprintf(stderr, "usage: regret [PROBLEMS [LARGEST [FAMILY [FILE]]]]\n");
 		return 2;
 	}
 	gpu_start();
 	seed = rlx_test_seed();
 	printf("%s: numbers %s\n", gpu_chip(gpu)->name, gpu_chip(gpu)->source);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-		if (argc < 4 || !strcmp(argv[3], families[i].name))
+		if (argc < 4 || !strncmp(argv[3], families[i].name, strlen(argv[3])))
 			family(families[i].name, families[i].problem, problems);
 	print_errors();
-	return 0;
+	return raw && fclose(raw);
 }
