@@ -44,6 +44,12 @@ static int fake_launch(LAUNCH_PARAMS)
 	return ++launches == fail_at ? 1 : 0;
 }
 
+static int fake_launch_ex(const struct rlx_gpu_launch *l, void *fn, void **args, void **extra)
+{
+	return fake_launch(fn, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+			   l->block[2], l->shared, l->stream, args, extra);
+}
+
 static int fake_graph_ready(void **exec, void *g, unsigned long long flags)
 {
 	CHECK(n_graph < MOST_GRAPHS);
@@ -76,6 +82,7 @@ static void start(void)
 		real = gpu->api;
 		fake = *real;
 		fake.launch = fake_launch;
+		fake.launch_ex = fake_launch_ex;
 		fake.graph_ready = fake_graph_ready;
 		fake.graph_launch = fake_graph_launch;
 		fake.event_elapsed = fake_elapsed;
