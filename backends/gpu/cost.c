@@ -33,8 +33,23 @@ static double whole(double n)
 	return (double)(int64_t)n;
 }
 
+/* Threads that a multiprocessor's four schedulers have when each has one warp. */
+enum { SCHEDULED = 128 };
+
+/*
+ * So many times what @r blocks have to do as the scheduler has that has the most warps: those of a
+ * block go round the schedulers, and three blocks of two warps take as long as four do.
+ */
+static double uneven(const struct rlx_g_launch *l, double r)
+{
+	double each = l->block[0] / (double)SCHEDULED, all = r * each;
+
+	return each > 0 ? (whole(all) + (all > whole(all))) / each : r;
+}
+
 /* Of a multiprocessor that has @r blocks at a time. */
-static double block_ns(const struct rlx_g_chip *c, const struct rlx_g_cost *t, double r)
+static double block_ns(const struct rlx_g_chip *c, const struct rlx_g_launch *l,
+		       const struct rlx_g_cost *t, double r)
 {
 	double rate = c->rate[t->rate] * (t->part > 0 ? t->part : 1);
 	double ns = t->steps * t->step_ns;
@@ -42,7 +57,7 @@ static double block_ns(const struct rlx_g_chip *c, const struct rlx_g_cost *t, d
 	if (r <= 0)
 		return 0;
 	if (t->flops > 0)
-		ns = larger(ns, rate > 0 ? r * t->flops / rate : 1e12);
+		ns = larger(ns, rate > 0 ? uneven(l, r) * t->flops / rate : 1e12);
 	return t->begin_ns + larger(ns, r * t->l2_bytes / c->sm_l2_bw) + r * t->end_ns;
 }
 
@@ -68,7 +83,7 @@ double rlx_g_cost_ns(const struct rlx_g_launch *l, const struct rlx_g_cost *t)
 		return ns;
 	rounds = whole(t->blocks / (sms * r));
 	rest = t->blocks - rounds * sms * r;
-	m = rounds * block_ns(c, t, r) + block_ns(c, t, whole((rest + sms - 1) / sms));
+	m = rounds * block_ns(c, l, t, r) + block_ns(c, l, t, whole((rest + sms - 1) / sms));
 	most = m;
 	for (int i = 0; i < 2; i++) {
 		double other = i ? dram_ns(c, t, sms, r) : t->blocks * t->l2_bytes / c->l2_bw;

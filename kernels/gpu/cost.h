@@ -5,7 +5,9 @@
  *
  * Blocks run in rounds over the multiprocessors. Of one, with R blocks resident at a time:
  *
- *	block(r) = begin_ns + max(steps * step_ns, r flops / rate, r l2_bytes / sm_l2_bw) + r end_ns
+ *	block(r) = begin_ns + max(steps * step_ns, u(r) flops / rate, r l2_bytes / sm_l2_bw) +
+ *		   r end_ns
+ *	u(r)	 = ceil(r threads / 128) 128 / threads	(of the scheduler that has the most warps)
  *	T_sm	 = floor(blocks / (SMs R)) block(R) + block(ceil(rest / SMs))
  *	T_dram	 = dram_bytes / min(dram_bw, A sm_dram_bw, A r in_flight / dram_ns)   (Little's law;
  *		   A multiprocessors have blocks, r each)

@@ -126,7 +126,7 @@ struct rlx_g_candidate {
 	struct rlx_g_launch launch;
 };
 
-enum { RLX_G_MOST_CANDIDATES = 48 };
+enum { RLX_G_MOST_CANDIDATES = 64 };
 
 /* Who looks at candidates, @n of them, of which @least is to be taken; the result is, instead. */
 struct rlx_g_judge {

@@ -59,6 +59,16 @@ static inline double rlx_g_gemm_dram(const struct rlx_k_gemm *a)
 	       batches * (c + m * (double)a->k * rlx_k_type_size(a->a_type));
 }
 
+/* Of a kernel that waits for the launch ahead before all else, which others do something beside. */
+enum { RLX_G_GEMM_WAITS_NS = 350 };
+
+/* Results that a tile of @m x @n has, at most. */
+static inline double rlx_g_gemm_stored(const struct rlx_k_gemm *a, int64_t m, int64_t n)
+{
+	return ((double)a->m < (double)m ? (double)a->m : (double)m) *
+	       ((double)a->n < (double)n ? (double)a->n : (double)n);
+}
+
 /* ---- GEMV ---- */
 
 #define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
@@ -103,38 +113,37 @@ static inline bool rlx_g_gemm_wide(const struct rlx_k_gemm *a, uint32_t size)
 
 /*
  * By columns of b a thread has 16 bytes of one to four of them under way, and up to four rows
- * another as many; lines at odd places are read by elements, a column at a time. By rows it has
- * its next load or two under way, of which neighbours make 64 bytes or 128.
+ * another as many; lines at odd places are read by elements, a column at a time.
  */
 static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool cols = a->b_form == RLX_B_COLS;
+	bool cols = a->b_form == RLX_B_COLS, few = a->m <= 4;
 	uint32_t size = rlx_k_type_size(a->b_type);
-	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0;
-	int64_t lanes = rlx_g_gemv_lanes(a), once = lanes / 8;
+	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0, f32 = size > 2;
+	int64_t lanes = rlx_g_gemv_lanes(a);
 
 	(void)l;
 	t->rate = RLX_G_RATE_fma_f32;
-	t->part = 0.5;
-	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
+	t->flops = 2.0 * (few ? 4 : RLX_G_GEMV_ROWS) * 32 * (double)a->k;
 	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
 	if (cols) {
-		t->steps = (double)rlx_g_ceil((int64_t)a->k, lanes * 16 / size);
-		t->step_ns = !wide ? 600 * (double)once : a->m > 4 ? 450 : 300;
-		t->resident = 2;
-	} else {	/* eight shares of k */
-		t->steps = (double)rlx_g_ceil((int64_t)a->k, 8);
-		t->step_ns = size > 2 ? (rlx_g_gemm_wide(a, size) ? 80 : 120) :
-				rlx_g_gemm_wide(a, size) ? 60 : 75;
-		t->resident = size > 2 ? 0 : 2;
+		t->part = f32 ? 0.37 : 0.315;
+		t->steps = (double)(rlx_g_ceil((int64_t)a->k, lanes * 16 / size) *
+				    (wide ? 1 : lanes / 8));
+		t->step_ns = wide ? (f32 ? few ? 95 : 110 : few ? 105 : 190) :
+				    (f32 ? few ? 420 : 545 : few ? 855 : 1000);
+		t->begin_ns = 40;
+		t->end_ns = f32 ? 245 : 275;
+	} else {	/* each of a column's pieces has its share of k */
+		t->part = f32 ? 0.155 : 0.165;
+		t->steps = (double)rlx_g_ceil((int64_t)a->k, 128 / size);
+		t->step_ns = f32 ? 235 : rlx_g_gemm_wide(a, size) ? 525 : 390;
+		t->end_ns = f32 ? 175 + 17 * (double)a->m : 555;
 	}
-	t->begin_ns = cols && size == 2 ? 600 : 0;
-	t->end_ns = cols || size > 2 ? 200 : 500;	/* sums of eight rows, as many columns */
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->in_flight = !cols ? 256 * (size > 2 ? 2 : 8) * size :
-		       256 * 16 * (double)(wide ? once * (a->m > 4 ? 1 : 2) : 1);
+	t->resident = cols || f32 ? 1 : 2;	/* a second one waits for the same loads */
 }
 
 static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
@@ -222,10 +231,13 @@ static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launc
 	t->part = 0.5;
 	t->flops = 2.0 * 16 * cols * (double)a->k;
 	t->l2_bytes = (16 + (cached ? 0 : cols)) * (double)a->k * 2;
-	t->steps = (double)rlx_g_ceil((int64_t)a->k, 32) / warps;
-	t->step_ns = (cols > 16 ? 120 : 80) * (wide ? 1 : 8);
-	t->begin_ns = wide ? 0 : 500;
-	t->end_ns = 150 + cols * 4;
+	t->steps = (double)rlx_g_ceil(rlx_g_ceil((int64_t)a->k, 32), (int64_t)warps);
+	t->step_ns = wide ? 2.4 * cols : 155 + 4.5 * cols;
+	t->begin_ns = (wide ? 195 : 0) + (a->act ? 150 : 0) + (a->residual ? 170 : 0) +
+		      1.5 * rlx_g_gemm_stored(a, 16, (int64_t)cols);
+	/* elements of lines at odd places are loads of their own, all of them */
+	t->end_ns = 7 * cols +
+		    (wide ? 0 : 3.3 * cols * (double)rlx_g_ceil((int64_t)a->k, 32));
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (cols > 16 ? 2 : 4) * (16 + cols) * 64 / 6;
 	t->resident = 1;
@@ -289,6 +301,7 @@ static inline void rlx_g_direct_cost(const void *args, const struct rlx_g_launch
 	const struct rlx_g_gemm_direct_param *p = &l->param.gemm_direct;
 	double cols = p->GEMM_COLS, warps = l->block[0] / 32, loads;
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_DIRECT_K);
+	int ahead = GEMM_DIRECT_AHEAD(p->GEMM_COLS, p->GEMM_BY_K, p->GEMM_BY_N);
 
 	loads = 32.0 / p->GEMM_BY_K + (p->GEMM_BY_N ? 2 * cols / p->GEMM_BY_N :
 							2 * cols / p->GEMM_BY_K);
@@ -296,10 +309,12 @@ static inline void rlx_g_direct_cost(const void *args, const struct rlx_g_launch
 	t->part = 0.4;
 	t->flops = 2.0 * 16 * cols * (double)a->k;
 	t->l2_bytes = (16 + cols) * (double)a->k * 2;
-	t->steps = (double)rlx_g_ceil(steps, (int64_t)warps * GEMM_DIRECT_AHEAD(p->GEMM_COLS,
-						p->GEMM_BY_K, p->GEMM_BY_N));
-	t->step_ns = 350;
-	t->end_ns = 50 + 50 * warps + 4 * cols + 2.5 * loads * (double)steps;
+	t->steps = (double)rlx_g_ceil(steps, (int64_t)warps * ahead);
+	t->step_ns = 7.7 * loads * ahead + 135 * ahead * ((p->GEMM_BY_K == 2) +
+							  (p->GEMM_BY_N == 2) * cols / 32);
+	t->begin_ns = (cols < 32 ? 70 : 9 * cols) + (a->act ? 560 : 0) + (a->residual ? 220 : 0);
+	t->end_ns = 69 * warps + 1.3 * loads * (double)steps +
+		    0.27 * rlx_g_gemm_stored(a, 16, (int64_t)cols);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = (cols > 32 ? 256 : 640) / l->block[0];	/* as registers let */
 	t->resident += !t->resident;
@@ -342,8 +357,8 @@ static inline void rlx_g_gemm_repack_cost(const struct rlx_k_gemm *a, int which,
 {
 	if (!which)
 		return;
-	t->alone_bytes += 2 * (double)rlx_g_repack_bytes(a, which);
-	t->once_ns += 1500;
+	t->alone_bytes += 3.2 * (double)rlx_g_repack_bytes(a, which);
+	t->once_ns += 2700;
 }
 
 /*
@@ -357,16 +372,17 @@ static inline double rlx_g_gemm_wgmma_odd_ns(const struct rlx_k_gemm *a, bool sh
 	if (rlx_k_type_size(a->c_type) != 2)
 		return 0;
 	if (!shifted)
-		return a->ldc % 2 ? stored / 2.4 : a->ldc % 8 ? stored / 5.3 : 0;
-	return a->ldc % 2 ? (a->n < 16 ? 75 * (double)a->n : 1200) + stored / 8 :
-	       a->ldc % 4 ? stored / 20 : 0;
+		return a->ldc % 2 ? stored / 3.6 : a->ldc % 8 ? stored / 13 : 0;
+	return a->ldc % 2 ? (a->n < 16 ? 26 * (double)a->n : 420) + stored / 6.7 :
+	       a->ldc % 4 ? stored / 6.7 : 0;
 }
 
 /*
  * A step of k takes what loading takes or multiplying, then comes the end of the sums, which a
  * persistent block does with its tensor cores idle, but for those of another block of its
- * multiprocessor. Parts of sums go to memory, all of them at once, and the block that comes last
- * reads those of its tile.
+ * multiprocessor: small tiles wait for their first operands beside it. Parts of sums go to memory,
+ * all of them at once, and the block that comes last reads those of its tile. The epilogue's code
+ * is fetched once.
  */
 static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
@@ -377,24 +393,29 @@ static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_la
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH), parts = 1;
 	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
 			(int64_t)rlx_k_gemm_batches(a);
-	double k, end, odd, part = (double)(m * n) * 4 / 60;
-	double stored = (double)m * ((double)n < (double)a->n ? (double)n : (double)a->n);
+	double k, part = (double)(m * n) * 4 / 60, stored = rlx_g_gemm_stored(a, m, n);
+	bool slow = a->act > RLX_ACT_RELU;
 
+	if (GEMM_TILE_BLOCKS(m, n) > 1) {
+		t->begin_ns = 560;
+		t->end_ns = 110 + (double)(m * n) / 24;
+	} else {	/* one warpgroup ends 64 x 256 alone */
+		t->end_ns = 880 + (double)(m * n) / 20 + (m < 128 ? 500 : 0);
+	}
+	t->once_ns = (slow ? 870 : 0) + (a->residual ? 820 : 0);
+	t->end_ns += (slow ? stored / 12 : 0) +
+		     rlx_g_gemm_wgmma_odd_ns(a, p->GEMM_REPACK != 0, stored);
 	if (p->GEMM_SPLIT_K) {
 		parts = l->grid[0] / tiles;
-		t->end_ns = part;
-		t->once_ns = 2500 + (double)parts * part;
+		t->end_ns += part / 4;
+		t->once_ns += 1600 + 1200.0 * l->grid[0] / l->processors +
+			      0.45 * (double)parts * part;
 	}
 	k = (double)(rlx_g_ceil(steps, parts) * GEMM_TILE_DEPTH);
 	t->blocks = (double)(tiles * parts);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
-	end = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
-	odd = rlx_g_gemm_wgmma_odd_ns(a, p->GEMM_REPACK != 0, stored);
-	/* beside the other block, but for what is shifted, which keeps both busy */
-	t->begin_ns = GEMM_TILE_BLOCKS(m, n) > 1 && !(p->GEMM_REPACK && odd > 0) ? end / 2 : 0;
-	t->end_ns += end - t->begin_ns + odd;
 	if (rlx_g_gemm_scatters(a, rlx_k_type_size(a->c_type)))
 		t->once_ns += 0.7 * (double)(a->m * a->n * rlx_k_gemm_batches(a));
 	t->dram_bytes = rlx_g_gemm_dram(a);
@@ -445,10 +466,14 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_t
 	bool cols = a->b_form == RLX_B_COLS;
 	int64_t n = rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
 		    (int64_t)rlx_k_gemm_batches(a), blocks = GEMM_TILE_BLOCKS(t.m, t.n);
+	int64_t each = rlx_g_ceil(n, l->processors);	/* tiles of a multiprocessor */
 
-	/* as many tiles for each block, so that fewer read side by side */
-	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors * blocks)),
-		   (uint32_t)GEMM_TILE_THREADS(t.m));
+	/*
+	 * As many tiles for each block, so that fewer read side by side; where two blocks of a
+	 * multiprocessor share out an odd number, its second block has one less than the first.
+	 */
+	rlx_g_line(l, each < blocks ? n : each % blocks ? l->processors * blocks :
+		      rlx_g_ceil(n, each / blocks), (uint32_t)GEMM_TILE_THREADS(t.m));
 	l->shared = (uint32_t)GEMM_TILE_SHARED(t.m, t.n, blocks);
 	l->n_map = 2;
 	l->map[0] = rlx_g_gemm_tensor_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k,
@@ -543,6 +568,12 @@ static inline bool rlx_g_gemm_wgmma_plan(const void *args, unsigned int i,
 
 /* ---- by warps ---- */
 
+/* Blocks of a multiprocessor at a time, as registers let (gemm_mma.cu). */
+static inline int64_t rlx_g_gemm_mma_resident(int edge)
+{
+	return edge > 64 ? 2 : edge > 32 ? 4 : 8;
+}
+
 /* In tiles of warps, of elements of @size bytes; which kernel, says the caller. */
 static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, int edge,
 				    struct rlx_g_launch *l)
@@ -556,40 +587,68 @@ static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size
 						    GEMM_MMA_TILE_BYTES(size, n, !cols)));
 }
 
+/* What tiles with an edge take: as struct rlx_g_tiled_times; @end_ns: beside what is stored. */
+struct rlx_g_mma_times {
+	int	edge;
+	double	part, step_ns, begin_ns, end_ns;
+};
+
+static inline const struct rlx_g_mma_times *rlx_g_mma_times(uint32_t size, int edge)
+{
+	static const struct rlx_g_mma_times times[3][4] = {
+		{ { 128, 0.5, 250, 0, 300 }, { 64, 0.35, 250, 0, 300 } },
+		{ { 128, 0.235, 1150, 2370, 200 }, { 64, 0.265, 690, 1280, 270 },
+		  { 32, 0.3, 600, 750, 160 }, { 16, 0.3, 720, 790, 170 } },
+		{ { 128, 0.22, 1040, 1920, 0 }, { 64, 0.147, 650, 600, 350 } },
+	};
+	const struct rlx_g_mma_times *t = times[size / 2];
+
+	while (t->edge != edge)
+		t++;
+	return t;
+}
+
 /*
- * Of tiles with @edge, elements of @size bytes. What a small tile does takes as much of shared
- * memory as of the tensor cores, and the smallest waits for more of b than it has rows of a; lines
- * that do not begin at 16 bytes are copied by 8, or waited for before they are put into place.
+ * Of tiles with @edge, elements of @size bytes: int8, f16 or bf16, TF32. Lines that do not begin at
+ * 16 bytes are copied by 8, or waited for before they are put into place; of results only what
+ * there is takes time, and each bit of an epilogue its code's fetching.
  */
 static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t size, int edge,
 					    enum rlx_g_rate rate, struct rlx_g_cost *t)
 {
+	static const struct { double part, step_ns; } odd_by[3][4] = {	/* 16, 8, 4, 2 bytes */
+		{ { 1, 0 }, { 1, 100 }, { 1, 250 }, { 1, 750 } },
+		{ { 1, 0 }, { 0.5, 150 }, { 0.48, 330 }, { 0.66, 410 } },
+		{ { 1, 0 }, { 0.63, 205 }, { 0.53, 525 }, { 0.53, 525 } },
+	};
+	const struct rlx_g_mma_times *by = rlx_g_mma_times(size, edge);
 	int64_t depth = GEMM_MMA_TILE_DEPTH(size), steps = rlx_g_ceil((int64_t)a->k, depth);
 	uint64_t odd = rlx_g_gemm_lines(a, false, size) | rlx_g_gemm_lines(a, true, size);
 	double m = GEMM_MMA_TILE_M(edge), n = GEMM_MMA_TILE_N(edge), k = (double)(steps * depth);
-	bool tf32 = rate == RLX_G_RATE_mma_tf32, half = size == 2;
+	double stored = rlx_g_gemm_stored(a, (int64_t)m, (int64_t)n);
+	int at = odd % 16 == 0 ? 0 : odd % 8 == 0 ? 1 : odd % 4 == 0 ? 2 : 3;
 
 	t->rate = rate;
-	t->part = (tf32 ? 0.2 : half ? 0.4 : 0.5) *
-		  (edge > 64 ? 1 : tf32 ? 0.8 : edge > 32 ? 0.7 : 0.4);
+	t->part = by->part * odd_by[size / 2][at].part;
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * size;
 	t->steps = (double)steps;
-	if (half && a->a_type != a->b_type)	/* converted, by elements */
+	t->step_ns = by->step_ns + odd_by[size / 2][at].step_ns;
+	if (size == 2 && a->a_type != a->b_type)	/* converted, by elements */
 		t->step_ns = 1500;
-	else if (half)
-		t->step_ns = odd % 8 ? 1100 : (odd % 16 ? 800 : 300) + (edge == 16 ? 600 : 0);
-	else
-		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
-	if (half)	/* the epilogue goes by rows of four sums of a lane, one after the other */
-		t->begin_ns = (odd % 8 ? 0 : 600) +
-			      220 * (edge > 32 ? edge / 8 : edge > 16 || odd % 8 ? 4 : 0);
-	/* a large tile waits for each of the pieces that it adds to */
-	t->end_ns = (edge > 32 ? 300 : 100) +
-		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17) *
-			    (half && a->ldc % 4 ? 2 : 1);
+	t->once_ns = RLX_G_GEMM_WAITS_NS;
+	t->begin_ns = by->begin_ns;
+	t->end_ns = by->end_ns;
+	if (size == 1) {
+		t->end_ns += m * n / 17;
+	} else {
+		t->begin_ns += (a->act ? 1000 : 0) + (a->residual ? size == 2 ? 300 : 550 : 0);
+		t->end_ns += stored * ((size == 2 ? 0.27 : 0.18) +
+				       (a->ldc % 4 ? size == 2 ? 0.05 : 0.14 : 0) +
+				       (a->act ? 0.23 : 0) + (a->residual ? 0.16 : 0));
+	}
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->resident = edge > 64 ? 2 : edge > 32 ? 4 : 8;
+	t->resident = (uint32_t)rlx_g_gemm_mma_resident(edge);
 }
 
 static inline const char *rlx_g_gemm_mma_why_not(const void *args, const struct rlx_g_launch *l)

@@ -5,8 +5,10 @@
  * GEMV (M up to 8), small tiles of 8 to 32 rows, tiles from 64 x 32 to 128 x 128 (gemm_tiled.h),
  * whose k several blocks may share out (split-K), and, if the precision policy allows, TF32 by
  * MMA, of which small M has no need: the least time is taken (cost.h).
- * Of tiles a multiprocessor has 512 threads at a time: a step of k takes one of the large ones
- * nearly as long as both, and sums that meet in memory take their time.
+ * Of tiles a multiprocessor has 512 threads at a time: blocks that have it for themselves wait for
+ * their operands at each step of k, others multiply meanwhile.
+ * Figures of all kernels are those of an H200, fitted to the times of all candidates of random
+ * problems (gpubench/regret with a FILE).
  */
 #ifndef RLX_G_LAUNCH_GEMM_F32_H
 #define RLX_G_LAUNCH_GEMM_F32_H
@@ -55,20 +57,59 @@ static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, struct 
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n);
 }
 
-/* Those that load least for what they do first; none has twice the rows that there are. */
+/*
+ * A tile's times, those that load least for what they do first; of b by rows and by columns: the
+ * part of the chip's FMA rate that a multiprocessor reaches, a step of a warp, and of a block what
+ * is before its steps and what four warps' sums take to meet.
+ */
+struct rlx_g_small_m_f32_times {
+	struct rlx_g_gemm_tile	tile;
+	struct { double part, step_ns, begin_ns, end_ns; } b[2];
+};
+
+enum { RLX_G_SMALL_M_F32_TILES = 6 };
+
+static inline const struct rlx_g_small_m_f32_times *rlx_g_small_m_f32_times(unsigned int i)
+{
+	static const struct rlx_g_small_m_f32_times times[RLX_G_SMALL_M_F32_TILES] = {
+		{ { 32, 32 }, { { 0.43, 570, 1550, 0 }, { 0.45, 550, 1680, 0 } } },
+		{ { 16, 32 }, { { 0.415, 540, 610, 165 }, { 0.48, 570, 620, 165 } } },
+		{ { 8, 32 }, { { 0.33, 410, 165, 115 }, { 0.51, 470, 0, 220 } } },
+		{ { 16, 16 }, { { 0.315, 400, 20, 250 }, { 0.37, 355, 80, 260 } } },
+		{ { 16, 8 }, { { 0.27, 355, 0, 190 }, { 0.39, 305, 0, 260 } } },
+		{ { 8, 16 }, { { 0.27, 365, 0, 145 }, { 0.385, 310, 0, 165 } } },
+	};
+
+	return &times[i];
+}
+
+/*
+ * Each tile by twelve warps, then by six and four, of which a multiprocessor has as many more
+ * blocks; no tile has twice the rows that there are.
+ */
 static inline bool rlx_g_small_m_f32_plan(const void *args, unsigned int i,
 					  struct rlx_g_launch *l)
 {
-	static const struct rlx_g_gemm_tile tile[] = { { 32, 32 }, { 16, 32 }, { 8, 32 },
-						       { 16, 16 }, { 16, 8 }, { 8, 16 } };
+	static const uint32_t most[] = { 12, 6, 4 };
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	unsigned int by = i / RLX_G_SMALL_M_F32_TILES;
+	struct rlx_g_gemm_tile t;
 
-	if (i >= sizeof(tile) / sizeof(tile[0]))
+	if (by >= sizeof(most) / sizeof(most[0]))
 		return false;
-	rlx_g_gemm_small_m_f32_by(a, tile[i], 12, l);
-	l->can = l->grid[0] < 1 << 30 && (a->m > 8 || tile[i].m == 8) &&
-		 (a->m <= 16 || tile[i].m > 8);
+	t = rlx_g_small_m_f32_times(i % RLX_G_SMALL_M_F32_TILES)->tile;
+	rlx_g_gemm_small_m_f32_by(a, t, most[by], l);
+	l->can = l->grid[0] < 1 << 30 && (a->m > 8 || t.m == 8) && (a->m <= 16 || t.m > 8);
+	if (by)		/* of fewer steps more warps are no others */
+		l->can = l->can && (size_t)GEMM_SMALL_M_F32_STEP(t.m, t.n) * most[by] < a->k;
 	return true;
+}
+
+/* All lines of both begin and end at 16 bytes. */
+static inline bool rlx_g_gemm_f32_wide(const struct rlx_k_gemm *a)
+{
+	return rlx_g_gemm_wide(a, 4) && (a->trans_a ? a->m : a->k) % 4 == 0 &&
+	       (a->b_form == RLX_B_COLS ? a->k : a->n) % 4 == 0;
 }
 
 static inline void rlx_g_small_m_f32_cost(const void *args, const struct rlx_g_launch *l,
@@ -76,21 +117,26 @@ static inline void rlx_g_small_m_f32_cost(const void *args, const struct rlx_g_l
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	const struct rlx_g_gemm_small_m_f32_param *p = &l->param.gemm_small_m_f32;
-	double m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, k = (double)a->k, warps = l->block[0] / 32;
+	const struct rlx_g_small_m_f32_times *by = rlx_g_small_m_f32_times(0);
+	double m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, k, warps = l->block[0] / 32, stored;
 	int64_t step = GEMM_SMALL_M_F32_STEP(p->GEMM_TILE_M, p->GEMM_TILE_N);
-	bool at_once = l->grid[0] <= l->processors;
+	bool at_once = l->grid[0] <= l->processors, wide = rlx_g_gemm_f32_wide(a);
 
-	t->rate = RLX_G_RATE_fma_f32;
-	t->part = m * n > 512 ? 0.4 : m * n > 256 ? 0.35 : m * n > 128 ? 0.27 : 0.19;
-	t->part *= p->GEMM_B_COLS ? 0.83 : 1;	/* a lane's columns are lines apart */
-	t->flops = 2 * m * n * k;
-	t->l2_bytes = (m + (at_once && !rlx_g_gemm_b_bytes(a) ? 0 : n)) * k * 4;
+	while (by->tile.m != p->GEMM_TILE_M || by->tile.n != p->GEMM_TILE_N)
+		by++;
 	t->steps = (double)rlx_g_ceil(rlx_g_ceil((int64_t)a->k, step), (int64_t)warps);
-	t->step_ns = 150;
-	t->begin_ns = 500;
-	t->end_ns = 150 + m * n;
+	k = t->steps * warps * (double)step;
+	stored = rlx_g_gemm_stored(a, p->GEMM_TILE_M, p->GEMM_TILE_N);
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = by->b[p->GEMM_B_COLS].part / (wide ? 1 : 1.4);
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + (at_once && !rlx_g_gemm_b_bytes(a) ? 0 : n)) * (double)a->k * 4;
+	t->step_ns = by->b[p->GEMM_B_COLS].step_ns * (wide ? 1 : 1.7);
+	t->begin_ns = by->b[p->GEMM_B_COLS].begin_ns + (a->residual ? 120 : 0);
+	t->end_ns = by->b[p->GEMM_B_COLS].end_ns * (1 + 0.28 * (warps - 4)) +
+		    stored * (0.73 + (a->act ? 0.17 : 0) + (a->residual ? 0.26 : 0));
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->in_flight = warps * (m + n) * (double)step * 4;
+	t->in_flight = warps * (m + n) * (double)step * 4 * 1.8;
 	t->resident = warps < 12 ? (uint32_t)(12 / warps) : 1;	/* its registers */
 }
 
@@ -144,41 +190,89 @@ static inline const char *rlx_g_gemm_tiled_why_not(const void *args, const struc
 	       a->k > INT32_MAX / 2 ? "K is over 2^30" : NULL;
 }
 
-/* Tiles large and small by a team each, then small ones by four of 1 to 8 blocks. */
+/*
+ * What tiles by so many teams reach of the chip's FMA rate; a step of theirs where it waits for the
+ * next one's operands; what is before the first.
+ */
+struct rlx_g_tiled_times {
+	struct rlx_g_gemm_tile	tile;
+	int32_t			teams;
+	double			part, step_ns, begin_ns;
+};
+
+enum { RLX_G_TILED_TIMES = 10 };
+
+static inline const struct rlx_g_tiled_times *rlx_g_tiled_times(unsigned int i)
+{
+	static const struct rlx_g_tiled_times times[RLX_G_TILED_TIMES] = {
+		{ { 128, 128 }, 1, 0.84, 775, 2950 }, { { 64, 128 }, 1, 0.79, 570, 2150 },
+		{ { 128, 64 }, 1, 0.72, 605, 2650 }, { { 64, 64 }, 1, 0.76, 590, 2250 },
+		{ { 64, 64 }, 2, 0.705, 610, 2250 }, { { 64, 64 }, 4, 0.695, 755, 1330 },
+		{ { 64, 32 }, 1, 0.615, 825, 2550 }, { { 64, 32 }, 2, 0.56, 870, 1700 },
+		{ { 64, 32 }, 4, 0.617, 775, 1050 }, { { 64, 32 }, 8, 0.62, 1160, 660 },
+	};
+
+	return &times[i];
+}
+
+/* Each tile by a block, then some by several (split-K). */
 static inline bool rlx_g_gemm_tiled_plan(const void *args, unsigned int i,
 					 struct rlx_g_launch *l)
 {
-	static const struct rlx_g_tiling one[] = { { { 128, 128 }, 1, 1 }, { { 64, 64 }, 1, 1 },
-						   { { 128, 64 }, 1, 1 }, { { 64, 32 }, 1, 1 } };
-	struct rlx_g_tiling by = { { 64, 64 }, 4, (int64_t)i - 3 };
+	static const struct rlx_g_tiling split[] = {
+		{ { 64, 64 }, 4, 2 }, { { 64, 64 }, 4, 3 }, { { 64, 64 }, 4, 4 },
+		{ { 64, 64 }, 4, 5 }, { { 64, 64 }, 4, 6 }, { { 64, 64 }, 4, 7 },
+		{ { 64, 64 }, 4, 8 }, { { 64, 64 }, 2, 2 }, { { 64, 64 }, 2, 3 },
+		{ { 64, 32 }, 4, 2 }, { { 64, 32 }, 4, 4 }, { { 64, 32 }, 8, 4 },
+		{ { 128, 128 }, 1, 2 }, { { 128, 128 }, 1, 3 },
+	};
+	struct rlx_g_tiling by;
 
-	if (i > 11)
+	if (i >= RLX_G_TILED_TIMES + sizeof(split) / sizeof(split[0]))
 		return false;
-	rlx_g_gemm_tiled_by((const struct rlx_k_gemm *)args, i < 4 ? one[i] : by, l);
+	if (i < RLX_G_TILED_TIMES)
+		by = (struct rlx_g_tiling){ rlx_g_tiled_times(i)->tile,
+					    rlx_g_tiled_times(i)->teams, 1 };
+	else
+		by = split[i - RLX_G_TILED_TIMES];
+	rlx_g_gemm_tiled_by((const struct rlx_k_gemm *)args, by, l);
 	return true;
 }
 
+/*
+ * A team's next step is fetched while it multiplies one, so that a block alone waits for memory at
+ * each; several on a multiprocessor do not. Rows and columns that a tile has beyond the matrix are
+ * not stored.
+ */
 static inline void rlx_g_gemm_tiled_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	const struct rlx_g_gemm_tiled_param *p = &l->param.gemm_tiled;
+	const struct rlx_g_tiled_times *by = rlx_g_tiled_times(0);
 	int64_t m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, depth = GEMM_TILED_K * p->GEMM_TEAMS;
 	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
 			(int64_t)rlx_k_gemm_batches(a);
 	int64_t shares = tiles ? (int64_t)l->grid[0] / tiles : 1;
 	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), shares ? shares : 1);
+	double odd = rlx_g_gemm_f32_wide(a) ? 1 : 1.1;
 
+	while (by->tile.m != m || by->tile.n != n || by->teams != p->GEMM_TEAMS)
+		by++;
 	t->rate = RLX_G_RATE_fma_f32;
-	t->part = p->GEMM_TEAMS > 1 || m * n > 64 * 128 ? 0.8 : m * n > 64 * 32 ? 0.72 : 0.6;
+	t->part = by->part / odd;
 	t->flops = 2.0 * (double)(m * n * depth * steps);
 	t->l2_bytes = (double)((m + n) * depth * steps) * 4;
 	t->steps = (double)steps;
-	t->step_ns = 1450;
-	t->begin_ns = p->GEMM_TEAMS > 1 ? 1600 : m * n > 64 * 128 ? 2000 : 1200;
-	t->once_ns = p->GEMM_SPLIT_K ? 3000 : 0;
-	t->end_ns = p->GEMM_TEAMS > 1 ? 1300 : m * n > 64 * 128 ? 2000 :
-		    850.0 * (double)(m * n) / (64 * 64);
+	t->step_ns = by->step_ns * odd;
+	t->begin_ns = by->begin_ns + (a->act ? 1100 : 0) + (a->residual ? 280 : 0);
+	t->end_ns = 0.04 * (double)(m * n) + 120 * (p->GEMM_TEAMS - 1) +
+		    rlx_g_gemm_stored(a, m, n) *
+			    (0.09 + ((a->ldc | a->n) % 4 ? 0.3 : 0) + (a->act ? 0.17 : 0) +
+			     (a->residual ? 0.14 : 0));
+	t->once_ns = RLX_G_GEMM_WAITS_NS;
+	if (p->GEMM_SPLIT_K)
+		t->once_ns += 2150 + 0.12 * (double)(shares * m * n);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = 512 / l->block[0];	/* as many as have registers (gemm_simt.cu) */
 }

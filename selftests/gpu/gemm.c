@@ -233,8 +233,10 @@ TEST(gemm_f32_tiles)
 	} tiles[] = {
 		{ { 16, 8 }, 0, 12 }, { { 16, 16 }, 0, 4 }, { { 16, 32 }, 0, 8 },
 		{ { 32, 32 }, 0, 12 }, { { 8, 16 }, 0, 12 }, { { 8, 32 }, 0, 8 },
-		{ { 128, 128 }, 1, 0 }, { { 128, 64 }, 1, 0 }, { { 64, 64 }, 1, 0 },
-		{ { 64, 64 }, 2, 0 }, { { 64, 64 }, 4, 0 },
+		{ { 128, 128 }, 1, 0 }, { { 128, 64 }, 1, 0 }, { { 64, 128 }, 1, 0 },
+		{ { 64, 64 }, 1, 0 }, { { 64, 64 }, 2, 0 }, { { 64, 64 }, 4, 0 },
+		{ { 64, 32 }, 1, 0 }, { { 64, 32 }, 2, 0 }, { { 64, 32 }, 4, 0 },
+		{ { 64, 32 }, 8, 0 },
 	};
 	struct gemm_case c = { tile_launch, RLX_F32, RLX_F32,
 			       RLX_F32, RLX_F32, 1e-6, false };
@@ -453,7 +455,7 @@ TEST(gemm_tf32)
 	one_gemm(&wide, 48 * 128 - 5, 129, 33, &seed);
 }
 
-enum { XM = 448, XK = 96, XN = 320 };	/* of a product in a program */
+enum { XM = 1024, XK = 64, XN = 1024 };	/* of a product that is TF32's, where it may */
 
 /* y = x w, of types @t, in @precision; runs are to give the same bits. */
 static void program_of(enum rlx_precision precision, const struct rlx_type t[2], const void *x,
