@@ -157,6 +157,24 @@ static inline int64_t rlx_g_ceil(int64_t n, int64_t by)
 	return n / by + (n % by != 0);
 }
 
+/*
+ * The blocks of @l, of which a multiprocessor could have @resident, evenly over the chip: those of
+ * a launch that begins while the one ahead still runs would fill multiprocessors which that one
+ * left idle, and take as long as so many blocks do there. More shared memory than they need lets no
+ * more of them in than each multiprocessor's share.
+ */
+static inline void rlx_g_share_out(struct rlx_g_launch *l, int64_t resident)
+{
+	int64_t each = l->processors ? rlx_g_ceil((int64_t)l->grid[0], l->processors) : resident;
+	uint32_t all = l->chip ? l->chip->smem_sm : 228 << 10, bytes;
+
+	if (l->arch < 90 || each < 1 || each >= resident)
+		return;
+	bytes = all / (uint32_t)(each + 1);	/* with 1 KiB of the driver's, too much for more */
+	if (bytes > l->shared && bytes <= l->most_shared)
+		l->shared = bytes;
+}
+
 /* A thread for each of @n elements, up to four waves of blocks on a large GPU. */
 static inline void rlx_g_each(struct rlx_g_launch *l, int64_t n)
 {

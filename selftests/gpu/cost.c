@@ -62,6 +62,36 @@ TEST(uneven_schedulers)
 	}
 }
 
+/*
+ * A launch that has fewer blocks than the chip has room for has them let in evenly: so much shared
+ * memory is asked for; not where nothing begins before what is ahead has ended.
+ */
+TEST(shared_out)
+{
+	static const struct { int64_t blocks, resident, most; } row[] = {
+		{ 115, 2, 1 }, { 132, 2, 1 }, { 133, 2, 2 }, { 300, 8, 3 }, { 96, 8, 1 },
+		{ 2000, 4, 4 }, { 1, 16, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		for (uint32_t arch = 80; arch < 100; arch += 10) {
+			struct rlx_g_launch l = {
+				.processors = 132, .arch = arch, .most_shared = 227 << 10,
+				.chip = gpu_chip_usual(), .shared = 10 << 10,
+			};
+			uint32_t sm = l.chip->smem_sm;
+
+			rlx_g_line(&l, row[i].blocks, 64);
+			rlx_g_share_out(&l, row[i].resident);
+			CHECK(l.shared >= 10 << 10 && l.shared <= l.most_shared);
+			CHECKF((uint32_t)row[i].most * (l.shared + 1024) <= sm &&
+			       (arch < 90 || row[i].most == row[i].resident ||
+				((uint32_t)row[i].most + 1) * (l.shared + 1024) > sm),
+			       "%u blocks: %u bytes", l.grid[0], l.shared);
+			CHECK(arch >= 90 || l.shared == 10 << 10);
+		}
+}
+
 /* Few blocks do not reach the memory's bandwidth; what is in flight bounds them further. */
 TEST(bandwidth)
 {
