@@ -132,8 +132,10 @@ static inline void rlx_g_small_m_f32_cost(const void *args, const struct rlx_g_l
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + (at_once && !rlx_g_gemm_b_bytes(a) ? 0 : n)) * (double)a->k * 4;
 	t->step_ns = by->b[p->GEMM_B_COLS].step_ns * (wide ? 1 : 1.7);
-	t->begin_ns = by->b[p->GEMM_B_COLS].begin_ns + (a->residual ? 120 : 0);
-	t->end_ns = by->b[p->GEMM_B_COLS].end_ns * (1 + 0.28 * (warps - 4)) +
+	t->begin_ns = by->b[p->GEMM_B_COLS].begin_ns + (at_once ? 20 * (12 - warps) : 0) +
+		      (a->residual ? 120 : 0);
+	/* where a block is not alone, the more warps it has the less goes on beside their sums */
+	t->end_ns = by->b[p->GEMM_B_COLS].end_ns * (at_once ? 1 : 1 + 0.28 * (warps - 4)) +
 		    stored * (0.73 + (a->act ? 0.17 : 0) + (a->residual ? 0.26 : 0));
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (m + n) * (double)step * 4 * 1.8;
