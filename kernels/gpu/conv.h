@@ -10,6 +10,7 @@
 
 #include "kernels/gpu/accumulate.h"
 #include "kernels/gpu/act.h"
+#define RLX_G_CONV_TRANSPOSED(a)	CONV_TRANSPOSED
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/move.h"
 
@@ -65,7 +66,7 @@ static DEV inline struct conv_dim conv_dim_of(const struct rlx_k_conv_nd &a, int
 static DEV inline struct conv conv_at(const struct rlx_k_conv_nd &a,
 				      const struct rlx_g_env &env, int64_t phase, int64_t group)
 {
-	size_t in = a.ic / a.groups, out = a.oc / a.groups;
+	size_t in = (size_t)rlx_g_conv_group(&a, a.ic), out = (size_t)rlx_g_conv_group(&a, a.oc);
 	struct conv c;
 
 	c.cols = (int64_t)a.n;
@@ -73,8 +74,10 @@ static DEV inline struct conv conv_at(const struct rlx_k_conv_nd &a,
 	for (int i = 2; i >= 0; i--) {
 		int n = (int)rlx_g_conv_phases(&a, i);
 
-		c.dim[i] = conv_dim_of(a, i, (int)(phase % n));
-		phase /= n;
+		int64_t own;
+
+		phase = divide(phase, n, &own);
+		c.dim[i] = conv_dim_of(a, i, (int)own);
 		c.cols *= c.dim[i].n;
 		c.taps *= c.dim[i].taps;
 	}
@@ -337,7 +340,7 @@ static DEV inline struct conv_tile conv_tile_at(const struct rlx_k_conv_nd &a,
 						const struct rlx_g_env &env, int64_t t, int bm,
 						int bn)
 {
-	int64_t rows = rlx_g_conv_split((int64_t)(a.oc / a.groups), bm);
+	int64_t rows = rlx_g_conv_split(rlx_g_conv_group(&a, a.oc), bm);
 	int64_t cols = rlx_g_conv_split(rlx_g_conv_cols(&a), bn), row, col, group;
 	struct conv_tile r;
 

@@ -61,7 +61,7 @@ static DEV inline struct repacked repacked_of(const struct rlx_k_conv_nd &a,
 static DEV inline void repack_w(const struct rlx_k_conv_nd &a, const mem *w,
 				const struct repacked &t, int64_t i)
 {
-	int64_t channels = (int64_t)(a.ic / a.groups), rows = (int64_t)(a.oc / a.groups);
+	int64_t channels = rlx_g_conv_group(&a, a.ic), rows = rlx_g_conv_group(&a, a.oc);
 	int64_t row, tap, c, group, at = i, from, step;
 	struct chunk v;
 

@@ -16,15 +16,31 @@
 
 #include "kernels/conv.h"
 
+/* Rounded up; by 32 bits where that does, as divide() (move.h): 64 are slow on a GPU. */
 static inline int64_t rlx_g_conv_split(int64_t n, int64_t by)
 {
+	if (((uint64_t)n | (uint64_t)by) >> 31 == 0)
+		return ((uint32_t)n + (uint32_t)by - 1) / (uint32_t)by;
 	return (n + by - 1) / by;
 }
+
+/* Of @n channels those of a group. */
+static inline int64_t rlx_g_conv_group(const struct rlx_k_conv_nd *a, size_t n)
+{
+	if (((uint64_t)n | (uint64_t)a->groups) >> 32 == 0)
+		return (uint32_t)n / (uint32_t)a->groups;
+	return (int64_t)(n / a->groups);
+}
+
+/* A kernel knows that when it is compiled. */
+#ifndef RLX_G_CONV_TRANSPOSED
+#define RLX_G_CONV_TRANSPOSED(a)	((a)->transposed)
+#endif
 
 /* Output pixels of dimension @i that meet different taps. */
 static inline int64_t rlx_g_conv_phases(const struct rlx_k_conv_nd *a, int i)
 {
-	return !a->transposed ? 1 : (int64_t)(a->s[i] < a->out[i] ? a->s[i] : a->out[i]);
+	return !RLX_G_CONV_TRANSPOSED(a) ? 1 : (int64_t)(a->s[i] < a->out[i] ? a->s[i] : a->out[i]);
 }
 
 /* Columns of a phase's product, or a few less. */
@@ -39,7 +55,7 @@ static inline int64_t rlx_g_conv_cols(const struct rlx_k_conv_nd *a)
 
 static inline int64_t rlx_g_conv_tiles(const struct rlx_k_conv_nd *a, int64_t bm, int64_t bn)
 {
-	return rlx_g_conv_split((int64_t)(a->oc / a->groups), bm) *
+	return rlx_g_conv_split(rlx_g_conv_group(a, a->oc), bm) *
 	       rlx_g_conv_split(rlx_g_conv_cols(a), bn) * (int64_t)a->groups *
 	       rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) * rlx_g_conv_phases(a, 2);
 }
