@@ -363,35 +363,8 @@ static DEV inline void conv_part(const struct conv &c, int depth, int *first, in
 	*last = *first + each < steps ? *first + each : steps;
 }
 
-/* A term, and the next one that a thread is to work out, without dividing again. */
-struct conv_walk {
-	struct conv_term term, by;
-
-	DEV void begin(const struct conv &c, int first, int step)
-	{
-		term = by = conv_term{ 1 << 30, { 0, 0, 0 } };	/* no term at all */
-		if (!c.depth)
-			return;
-		term = conv_term_at(c, first);
-		by = conv_term_at(c, step);
-	}
-	DEV void next(const struct conv &c)
-	{
-		term.channel += by.channel;
-#pragma unroll
-		for (int d = 2; d >= 0; d--) {
-			bool over;
-
-			term.j[d] += by.j[d];
-			over = term.j[d] >= c.dim[d].taps;
-			term.j[d] -= over ? c.dim[d].taps : 0;
-			*(d ? &term.j[d - 1] : &term.channel) += over;
-		}
-	}
-};
-
 /*
- * The terms of a step, worked out once for all columns: where they are, and whether a
+ * Terms of some steps, worked out once for all columns: where they are, and whether a
  * column meets them: by a bit for each tap (CONV_MANY_TAPS: more than 32, so by
  * coordinates).
  */
@@ -401,22 +374,17 @@ struct conv_walk {
 
 struct alignas(16) quad { int v[4]; };
 
-template <int DEPTH> struct conv_table {
-	struct quad	off[DEPTH / 4], tap[DEPTH / 4];
-	int		by[CONV_MANY_TAPS ? DEPTH : 1][3];
-	int		weight[CONV_TRANSPOSED ? DEPTH : 1];
+template <int TERMS> struct conv_table {
+	struct quad	off[TERMS / 4], tap[TERMS / 4];
+	int		by[CONV_MANY_TAPS ? TERMS : 1][3];
+	int		weight[CONV_TRANSPOSED ? TERMS : 1];
 
-	/* by DEPTH threads, each its own term, which then is that of the next step */
-	DEV void fill(const struct rlx_k_conv_nd &a, const struct conv &c, struct conv_walk *w)
+	/* term @k, as the table's @i-th */
+	DEV void set(const struct rlx_k_conv_nd &a, const struct conv &c, int i, int k)
 	{
-		int i = (int)threadIdx.x;
-		struct conv_term t;
-		bool any;
+		bool any = k < c.depth;
+		struct conv_term t = conv_term_at(c, any ? k : 0);
 
-		if (i >= DEPTH)
-			return;
-		t = w->term;
-		any = t.channel < c.channels;
 		off[i / 4].v[i % 4] = any ? conv_offset(a, c, t) : 0;
 		if (CONV_TRANSPOSED)
 			weight[i] = any ? conv_weight(a, c, t) : -1;
@@ -425,7 +393,6 @@ template <int DEPTH> struct conv_table {
 				1 << ((t.j[0] * c.dim[1].taps + t.j[1]) * c.dim[2].taps + t.j[2]);
 		for (int d = 0; CONV_MANY_TAPS && d < 3; d++)
 			by[i][d] = any ? t.j[d] * c.dim[d].d : -(1 << 30);
-		w->next(c);
 	}
 };
 
@@ -457,8 +424,8 @@ struct conv_source {
 	}
 
 	/* N terms of the table, from @k on */
-	template <int N, int DEPTH>
-	DEV void get(mem *to, const struct rlx_k_conv_nd &a, const conv_table<DEPTH> &t,
+	template <int N, int TERMS>
+	DEV void get(mem *to, const struct rlx_k_conv_nd &a, const conv_table<TERMS> &t,
 		     int k) const
 	{
 #pragma unroll

@@ -2,9 +2,10 @@
 /*
  * Convolutions of f32 or f64 without tensor cores: implicit GEMM by tiles in shared memory.
  *
- * Algorithm: no im2col matrix lies in memory. A table of the step's terms (channel, tap) is worked
- * out once for all columns: how far each lies from where a column begins, and a bit that says
- * whether the column meets it, or, with more than 32 taps, its coordinates. Two stages: a thread
+ * Algorithm: no im2col matrix lies in memory. A table of 256 terms (channel, tap) at a time is
+ * worked out once for all columns, a term by a thread: how far each lies from where a column
+ * begins, and a bit that says whether the column meets it, or, with more than 32 taps, its
+ * coordinates. Two stages: a thread
  * brings the next step's elements to registers while it sums up this one: rows and columns of its
  * sums in fours, which shared memory gives as vectors; a warp has 4 x 8 threads.
  *
@@ -27,15 +28,15 @@ enum {
 	TM = BM / PER, TN = BN / PER,			/* threads down and across */
 	EACH_W = BM * DEPTH / 256, EACH_X = BN * DEPTH / 256, /* that a thread brings */
 	ROWS_W = 256 / DEPTH,				/* rows between two of w */
+	STEPS = 256 / DEPTH,				/* of a table */
 };
 
-typedef conv_table<DEPTH> table;
+typedef conv_table<256> table;
 
 struct tiles {
 	real	a[2][DEPTH][BM + 4], b[2][DEPTH][BN + 4];
 	table	tab[2];
 	int64_t	place[BN];
-	struct conv_walk walk[DEPTH];	/* of who fills the tables: no registers of all */
 };
 
 /* Four neighbours of a row of shared memory. */
@@ -111,20 +112,31 @@ struct weights {
 	}
 };
 
+/* Where a block's steps come from: its part of the sums has those from @first on, before @last. */
+struct sources {
+	const struct conv_source	&from;
+	const struct weights		&by;
+	const struct tiles		*s;
+	int				depth, first, last;
+};
+
 /* What a thread brings from memory for a step. */
 struct staged {
 	mem	w[EACH_W], x[EACH_X];
 
-	DEV void get(const struct rlx_k_conv_nd &a, int depth, const struct weights &by,
-		     const struct conv_source &from, const table &tab, int at)
+	/* step @k, from the table that has it */
+	DEV void get(const struct rlx_k_conv_nd &a, const struct sources &of, int k)
 	{
-		const mem *p = by.p + (CONV_TRANSPOSED ? tab.weight[by.term] : at);
-		int rows = at + by.term < depth ? by.rows : 0;
+		const table &tab = of.s->tab[(k - of.first) / STEPS % 2];
+		const struct weights &by = of.by;
+		int first = (k - of.first) % STEPS * DEPTH, at = k * DEPTH;
+		const mem *p = by.p + (CONV_TRANSPOSED ? tab.weight[first + by.term] : at);
+		int rows = at + by.term < of.depth ? by.rows : 0;
 
 #pragma unroll
 		for (int i = 0; i < EACH_W; i++)
 			w[i] = load_if(p + i * by.step, rows >> i & 1);
-		from.get<EACH_X>(x, a, tab, (int)threadIdx.x / BN * EACH_X);
+		of.from.get<EACH_X>(x, a, tab, first + (int)threadIdx.x / BN * EACH_X);
 	}
 
 	DEV void put(real (*as)[BM + 4], real (*bs)[BN + 4]) const
@@ -187,6 +199,39 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, struct conv_ends o,
 	}
 }
 
+/* The terms of all of the block's steps, into @sum. */
+static DEV inline void sum_steps(const struct rlx_k_conv_nd &a, const struct conv_tile &t,
+				 const struct conv_source &from, struct tiles *s,
+				 real (*sum)[PER], const struct seat &seat)
+{
+	struct staged next;
+	struct weights weights(t);
+	struct sources of = { from, weights, s, t.c.depth, 0, 0 };
+
+	conv_part(t.c, DEPTH, &of.first, &of.last);
+	s->tab[0].set(a, t.c, (int)threadIdx.x, of.first * DEPTH + (int)threadIdx.x);
+	__syncthreads();
+	if (of.first < of.last) {
+		next.get(a, of, of.first);
+		next.put(s->a[0], s->b[0]);
+	}
+	for (int k = of.first; k < of.last; k++) {
+		int i = (k - of.first) % 2, more = k - of.first + STEPS;
+
+		__syncthreads();
+		if (k + 1 < of.last)
+			next.get(a, of, k + 1);
+		/* everybody has left the table before this one behind at the barrier */
+		if (more % STEPS == 0 && of.first + more < of.last)
+			s->tab[more / STEPS % 2].set(a, t.c, (int)threadIdx.x,
+						     (of.first + more) * DEPTH +
+						     (int)threadIdx.x);
+		multiply(sum, s->a[i], s->b[i], seat);
+		if (k + 1 < of.last)
+			next.put(s->a[1 - i], s->b[1 - i]);
+	}
+}
+
 static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
 			       struct tiles *s, int64_t tile)
 {
@@ -196,38 +241,12 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 	real sum[PER][PER] = {};
 	struct conv_col at = conv_col_at(a, t.c, any ? col : 0);
 	struct conv_source from;
-	struct conv_walk *walk = &s->walk[threadIdx.x % DEPTH];
-	struct staged next;
-	struct weights weights(t);
 	struct seat seat;
-	int first, last;
 
 	from.set(a, t.c, any, at);
 	if (threadIdx.x < BN)
 		s->place[threadIdx.x] = any ? conv_place(a, at) : -1;
-	conv_part(t.c, DEPTH, &first, &last);
-	if (threadIdx.x < DEPTH)
-		walk->begin(t.c, first * DEPTH + (int)threadIdx.x, DEPTH);
-	for (int i = 0; i < 2; i++)
-		s->tab[i].fill(a, t.c, walk);
-	__syncthreads();
-	if (first < last) {
-		next.get(a, t.c.depth, weights, from, s->tab[0], first * DEPTH);
-		next.put(s->a[0], s->b[0]);
-	}
-	for (int k = first; k < last; k++) {
-		int i = (k - first) % 2;
-
-		__syncthreads();
-		if (k + 1 < last)
-			next.get(a, t.c.depth, weights, from, s->tab[1 - i],
-				 (k + 1) * DEPTH);
-		/* everybody has left this table behind at the barrier */
-		s->tab[i].fill(a, t.c, walk);
-		multiply(sum, s->a[i], s->b[i], seat);
-		if (k + 1 < last)
-			next.put(s->a[1 - i], s->b[1 - i]);
-	}
+	sum_steps(a, t, from, s, sum, seat);
 	finish(a, conv_ends_of(a, env, gridDim.y > 1, 0), t, sum, seat, s->place);
 	__syncthreads();
 }
