@@ -3,145 +3,238 @@
  * Convolutions whose groups have few output channels, depthwise ones above all: there is nothing
  * to multiply by tiles, as a group's input serves no more than its few channels.
  *
- * Algorithm: a thread has 4 outputs side by side (f16, bf16: 8; fewer if rows are no multiple; one
- * if transposed), in CONV_ROWS rows where it has fewer, so that what it works out and waits for is
- * shared by as many. Where the taps of the innermost dimension are known (7 at most, stride 4 at
- * most, no dilation), it reads each input of a row once, into registers, for all of them.
- * Traffic: y once; x about once for each row of taps and each output channel of the group, mostly
- * from caches after the first time. Limits: sums are f32 (of f64 f64), in one order.
+ * Algorithm: a thread has a place in a plane of the result, CONV_PIXELS wide (f16, bf16: 2 where
+ * rows are of pairs; f32 4 of many taps) and CONV_ROWS high, and goes with it through the planes
+ * of all channels and images: so what there is to divide is divided once. Neighbours have
+ * neighbouring pixels. Small planes are several of a block's at a time. Where the taps of a plane
+ * are known (7 at most each way, stride 4 at most, no dilation), a thread reads each input once,
+ * into registers, for all of its rows; a row of known taps, of a kernel that is higher, for all of
+ * its pixels.
+ * Traffic: y once; x about once for each row of taps that registers do not share, and each output
+ * channel of the group, mostly from the L1 after the first time. Limits: sums are f32 (of f64
+ * f64), in one order.
  */
-#define RLX_G_BLOCKS	3	/* so many hide the time that memory takes */
+/* so many hide the time that memory takes, and have registers for what is under way */
+#define RLX_G_BLOCKS	(CONV_TAPS * CONV_TAPS_DOWN > 9 || CONV_PIXELS * CONV_ROWS > 4 ? 2 : 3)
 #include "kernels/gpu/conv.h"
 
 /*
- * A thread sums CONV_PIXELS of each of CONV_ROWS rows; CONV_TAPS: of the innermost dimension, which
- * lie side by side, CONV_STRIDE: its stride; no CONV_TAPS: any taps.
+ * CONV_TAPS, CONV_STRIDE: of the innermost dimension, known ones, which lie side by side; no
+ * CONV_TAPS: any. CONV_TAPS_DOWN: rows of taps that are taken together, all that there are or 1;
+ * CONV_STRIDE_DOWN: that of rows, where there are CONV_ROWS.
  */
 enum {
-	TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS, ROWS = CONV_ROWS,
-	/* rows of taps whose loads are under way at a time */
-	DOWN = TAPS > 3 ? 3 : TAPS ? TAPS : 1,
+	TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, DOWN = CONV_TAPS_DOWN, STEP = CONV_STRIDE_DOWN,
+	PER = CONV_PIXELS, ROWS = CONV_ROWS,
+	WIDE = (PER - 1) * STRIDE + TAPS, HIGH = (ROWS - 1) * STEP + DOWN,	/* inputs */
+	/* channels of a group whose loads are under way at a time */
+	CHANNELS = !TAPS ? 1 : TAPS * DOWN < 4 ? 4 : TAPS * DOWN < 10 ? 2 : 1,
 };
 
-static DEV inline real inside(const mem *row, int at, int n)
+/* A plane of x and its taps, from where tap 0 of the thread's first pixel is. */
+struct plane {
+	const mem	*x, *w;
+	int		at[2], in[2];	/* row and column of that; of the image */
+
+	DEV mem input(int row, int col) const
+	{
+		return load_if(x + row * in[1] + col,
+			       (unsigned int)(at[0] + row) < (unsigned int)in[0] &&
+			       (unsigned int)(at[1] + col) < (unsigned int)in[1]);
+	}
+};
+
+/* Known taps, DOWN rows of them from @w on, against the inputs from row @first on. */
+static DEV inline void add_known(real (&sum)[ROWS][PER], const struct plane &p, const mem *w,
+				 int first)
 {
-	return elem::get(load_if(row + at, (unsigned int)at < (unsigned int)n));
+	real by[DOWN ? DOWN : 1][TAPS ? TAPS : 1];
+
+#pragma unroll
+	for (int k = 0; k < DOWN; k++)
+#pragma unroll
+		for (int t = 0; t < TAPS; t++)
+			by[k][t] = elem::get(w[k * TAPS + t]);
+#pragma unroll
+	for (int i = 0; i < HIGH; i++) {
+		real v[WIDE > 0 ? WIDE : 1];
+
+#pragma unroll
+		for (int e = 0; e < WIDE; e++)
+			v[e] = elem::get(p.input(first + i, e));
+#pragma unroll
+		for (int r = 0; r < ROWS; r++)
+#pragma unroll
+			for (int e = 0; e < PER * TAPS; e++)
+				if (i >= r * STEP && i < r * STEP + DOWN)
+					sum[r][e / TAPS] += by[i - r * STEP][e % TAPS] *
+							    v[e / TAPS * STRIDE + e % TAPS];
+	}
+}
+
+/* Any taps, of one row of pixels. */
+static DEV inline void add_any(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
+			       const struct conv &c, const struct plane &p)
+{
+	for (int k = 0; k < c.dim[1].taps; k++) {
+		const mem *w = p.w + (c.dim[1].tap + k * c.dim[1].dtap) * (int)a.k[2] +
+			       c.dim[2].tap;
+
+		for (int t = 0; t < c.dim[2].taps; t++) {
+			real by = elem::get(w[t * c.dim[2].dtap]);
+
+#pragma unroll
+			for (int e = 0; e < PER; e++)
+				sum[0][e] += by * elem::get(p.input(k * c.dim[1].d,
+						e * c.dim[2].s + t * c.dim[2].d));
+		}
+	}
+}
+
+static DEV inline void add_plane(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
+				 const struct conv &c, const struct plane &p)
+{
+	if constexpr (TAPS == 0) {
+		add_any(sum, a, c, p);
+	} else if (DOWN > 1) {
+		add_known(sum, p, p.w, 0);
+	} else {
+		for (int k = 0; k < c.dim[1].taps; k++)
+			add_known(sum, p, p.w + k * TAPS, k * c.dim[1].d);
+	}
+}
+
+/* All channels and planes that pixels of plane @z of the result meet; @p: of the first. */
+static DEV inline void sum_planes(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
+				  const struct conv &c, const struct plane &p, int z)
+{
+	const int taps = (int)(a.k[1] * a.k[2]), pixels = p.in[0] * p.in[1];
+	const int wide = (int)a.k[0] * taps * (CONV_TRANSPOSED ? c.rows : 1);
+	const int high = (int)a.in[0] * pixels;
+
+	for (int j = 0; j < c.dim[0].taps; j++) {
+		int at = z * c.dim[0].s + c.dim[0].at + j * c.dim[0].d;
+		struct plane q = p;
+
+		if ((unsigned int)at >= (unsigned int)a.in[0])
+			continue;
+		q.x += at * pixels;
+		q.w += (c.dim[0].tap + j * c.dim[0].dtap) * taps;
+#pragma unroll CHANNELS
+		for (int ch = 0; ch < c.channels; ch++, q.x += high, q.w += wide)
+			add_plane(sum, a, c, q);
+	}
+}
+
+/* A thread's place in a plane of the result, of a phase. */
+struct seat {
+	int	row, col;
+	int64_t	pixel;		/* of the first row, in plane 0 */
+
+	DEV seat(const struct rlx_k_conv_nd &a, const struct conv &c, unsigned int unit)
+	{
+		const unsigned int wide = (unsigned int)(c.dim[2].n + PER - 1) / PER;
+
+		row = (int)(unit / wide) * ROWS;
+		col = (int)(unit % wide) * PER;
+		pixel = (int64_t)(c.dim[1].first + row * c.dim[1].step) * (int64_t)a.out[2] +
+			c.dim[2].first + col * c.dim[2].step;
+	}
+};
+
+/* Where sums go: a channel, a place in y for its channel 0, and how many rows there are. */
+struct target {
+	int64_t	channel, at;
+	int	rows;
+};
+
+/* A channel's bias: without a branch, at whose end it would be waited for. */
+static DEV inline real bias_of(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+			       int64_t channel)
+{
+	const bool any = o.bias != (const void *)0, wide = a.bias_type == RLX_F32;
+
+	if constexpr (sizeof(real) == 8)
+		return load_if((const double *)o.bias + channel, any);
+	const float w = load_if((const float *)o.bias + channel, any && wide);
+	const uint16_t h = load_if((const uint16_t *)o.bias + channel, any && !wide);
+
+	return (real)(wide ? w : a.bias_type == RLX_F16 ? f16_to_f32(h) :
+				 bits_f32((uint32_t)h << 16));
 }
 
 /*
- * One row of inputs against one row of taps; @at: where tap 0 of pixel 0 is. NULL for @w: of known
- * taps there are none.
+ * What is added to the sums of the pixels from @at of y on, asked for ahead of them, for behind a
+ * store nothing is.
  */
-static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, int at,
-			       const struct conv_dim &d)
+static DEV inline void add_ends(real (&add)[ROWS][PER], const struct rlx_k_conv_nd &a,
+				const struct conv_ends &o, const struct target &to)
 {
-	if constexpr (TAPS) {
-		real v[(PER - 1) * STRIDE + (TAPS ? TAPS : 1)];
+	const real bias = bias_of(a, o, to.channel);
+	int64_t at = to.channel * o.plane + to.at;
 
 #pragma unroll
-		for (int i = 0; i < (PER - 1) * STRIDE + TAPS; i++)
-			v[i] = inside(row, at + i, n);
+	for (int r = 0; r < ROWS; r++, at += (int64_t)a.out[2])
 #pragma unroll
-		for (int t = 0; t < TAPS; t++) {
-			real by = elem::get(load_if(w + t, w != (const mem *)0));
+		for (int e = 0; e < PER; e++)
+			add[r][e] = bias + (o.res ? (real)out_elem::get(load_if(
+						    o.res + at + e, r < to.rows)) : 0);
+}
+
+/* The ends of the thread's sums. */
+static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+			      real (&sum)[ROWS][PER], const real (&add)[ROWS][PER],
+			      const struct target &to)
+{
+	const struct conv_ends bare = { (const void *)0, (const out_mem *)0, o.y, (real *)0,
+					o.plane };
+	int64_t at = to.at;
 
 #pragma unroll
-			for (int p = 0; p < PER; p++)
-				sum[p] += by * v[p * STRIDE + t];
+	for (int r = 0; r < ROWS; r++, at += (int64_t)a.out[2]) {
+		int64_t places[PER];
+
+#pragma unroll
+		for (int e = 0; e < PER; e++) {
+			places[e] = at + e;
+			sum[r][e] += add[r][e];
 		}
-		return;
+		if (r < to.rows)
+			conv_end<PER>(a, bare, to.channel, places, sum[r]);
 	}
-	for (int t = 0; t < d.taps; t++)
-#pragma unroll
-		for (int p = 0; p < PER; p++)
-			sum[p] += elem::get(w[t * d.dtap]) *
-				  inside(row, at + p * d.s + t * d.d, n);
 }
 
-/* A plane of x and its taps; where in the image tap 0 of pixel 0 is, and what the image has. */
-struct plane {
-	const mem	*x, *w;
-	int		at[3], in[3];
-};
-
-/* Tap @k of those down, against a plane's rows that meet it. */
-static DEV inline void add_rows(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
-				const struct conv &c, const struct plane &p, int k)
+/* Plane @i of the result: of an image, a channel, and the outermost dimension. */
+static DEV inline void one_plane(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				 const struct conv &c, const struct seat &s, int64_t i)
 {
-	int y = p.at[1] + k * c.dim[1].d, ty = c.dim[1].tap + k * c.dim[1].dtap;
-	const mem *row = p.x + (int64_t)y * p.in[2], *w = p.w + (int64_t)ty * (int)a.k[2];
-	bool any = k < c.dim[1].taps;
-
-	if (ROWS == 1)
-		any = any && (unsigned int)y < (unsigned int)p.in[1];
-	if (DOWN == 1 && !any)
-		return;
-	/* a row beyond the image has no elements */
-#pragma unroll
-	for (int r = 0; r < ROWS; r++, y += c.dim[1].s)
-		add_row(sum[r], row + (int64_t)r * c.dim[1].s * p.in[2], any ? w : (const mem *)0,
-			any && (unsigned int)y < (unsigned int)p.in[1] ? p.in[2] : 0, p.at[2],
-			c.dim[2]);
-}
-
-static DEV inline void sum_run(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
-			       const struct conv &c, const mem *x, const mem *w, const int64_t *q)
-{
-	int channels = (int)(a.ic / a.groups);
-	int64_t kernel = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
+	int64_t z = 0, channel, image, group, row = 0;
+	real sum[ROWS][PER] = {}, add[ROWS][PER];
+	struct target to;
 	struct plane p;
 
-	for (int i = 0; i < 3; i++) {
-		p.in[i] = (int)a.in[i];
-		p.at[i] = (int)q[i] * c.dim[i].s + c.dim[i].at;
-	}
-	for (int ch = 0; ch < channels; ch++) {
-		const mem *wc = w + ch * kernel * (CONV_TRANSPOSED ? c.rows : 1);
-
-		for (int j = 0; j < c.dim[0].taps; j++) {
-			int z = p.at[0] + j * c.dim[0].d, tz = c.dim[0].tap + j * c.dim[0].dtap;
-
-			if ((unsigned int)z >= (unsigned int)p.in[0])
-				continue;
-			p.w = wc + (int64_t)tz * (int)a.k[1] * (int)a.k[2] + c.dim[2].tap;
-			p.x = x + ((int64_t)ch * p.in[0] + z) * p.in[1] * p.in[2];
-			for (int first = 0; first < c.dim[1].taps; first += DOWN)
-#pragma unroll
-				for (int k = first; k < first + DOWN; k++)
-					add_rows(sum, a, c, p, k);
-		}
-	}
-}
-
-static DEV inline void one_run(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
-			       const struct conv &c, int64_t i)
-{
-	int64_t rest, q[3], channel, image, group, row, in = (int64_t)(a.ic / a.groups);
-	int64_t pixel = 0, at[PER];
-	real sum[ROWS][PER] = {};
-
-	rest = divide(i, (c.dim[2].n + PER - 1) / PER, &q[2]);
-	rest = divide(rest, (c.dim[1].n + ROWS - 1) / ROWS, &q[1]);
-	rest = divide(rest, c.dim[0].n, &q[0]);
-	image = divide(rest, (int64_t)a.oc, &channel);
-	group = divide(channel, c.rows, &row);
-	q[2] *= PER;
-	q[1] *= ROWS;
-	sum_run(sum, a, c, c.x + image * (int64_t)a.x_n +
-			group * in * (int64_t)(a.in[0] * a.in[1] * a.in[2]),
-		c.w + group * in * c.rows * (int64_t)(a.k[0] * a.k[1] * a.k[2]) +
-			row * c.row_step, q);
-	for (int d = 0; d < 3; d++)
-		pixel = pixel * (int64_t)a.out[d] + c.dim[d].first + q[d] * c.dim[d].step;
-#pragma unroll
-	for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-		for (int p = 0; p < PER; p++)
-			at[p] = image * (int64_t)a.y_n + pixel + p;
-		if (ROWS == 1 || q[1] + r < c.dim[1].n)
-			conv_end<PER>(a, o, channel, at, sum[r]);
-		pixel += (int64_t)a.out[2];
-	}
+	if (c.dim[0].n > 1)
+		i = divide(i, c.dim[0].n, &z);
+	image = divide(i, (int64_t)a.oc, &channel);
+	group = channel;
+	if (c.rows > 1)
+		group = divide(channel, c.rows, &row);
+	for (int d = 0; d < 2; d++)
+		p.in[d] = (int)a.in[d + 1];
+	p.at[0] = s.row * c.dim[1].s + c.dim[1].at;
+	p.at[1] = s.col * c.dim[2].s + c.dim[2].at;
+	p.x = c.x + image * (int64_t)a.x_n +
+	      group * c.channels * (int64_t)(a.in[0] * a.in[1] * a.in[2]) +
+	      p.at[0] * p.in[1] + p.at[1];
+	p.w = c.w + group * c.channels * c.rows * (int64_t)(a.k[0] * a.k[1] * a.k[2]) +
+	      row * c.row_step;
+	to.channel = channel;
+	to.at = image * (int64_t)a.y_n + s.pixel +
+		(int64_t)(c.dim[0].first + z * c.dim[0].step) * (int64_t)(a.out[1] * a.out[2]);
+	to.rows = c.dim[1].n - s.row;
+	add_ends(add, a, o, to);
+	sum_planes(sum, a, c, p, (int)z);
+	finish(a, o, sum, add, to);
 }
 
 RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
@@ -150,12 +243,21 @@ RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
 			 rlx_g_conv_phases(&a, 2);
 	struct conv_ends o = conv_ends_of(a, env, false, 0);
 
-	for (int64_t f = blockIdx.y; f < phases; f += gridDim.y) {
+	for (int64_t f = blockIdx.z; f < phases; f += gridDim.z) {
 		struct conv c = conv_at(a, env, f, 0);
-		int64_t n = (int64_t)(a.n * a.oc) * c.dim[0].n *
-			    ((c.dim[1].n + ROWS - 1) / ROWS) * ((c.dim[2].n + PER - 1) / PER);
+		const unsigned int units = (unsigned int)((c.dim[1].n + ROWS - 1) / ROWS) *
+					   (unsigned int)((c.dim[2].n + PER - 1) / PER);
+		const unsigned int each = units < 256 ? 256 / (units ? units : 1) : 1;
+		const int64_t planes = (int64_t)(a.n * a.oc) * c.dim[0].n;
+		const unsigned int own = each > 1 ? threadIdx.x / units : 0;
+		unsigned int unit = blockIdx.x * 256 + threadIdx.x - own * units;
 
-		for (int64_t i = line_first(); i < n; i += line_step())
-			one_run(a, o, c, i);
+		for (; unit < units && own < each; unit += gridDim.x * 256) {
+			struct seat s(a, c, unit);
+
+			for (int64_t i = (int64_t)blockIdx.y * each + own; i < planes;
+			     i += (int64_t)gridDim.y * each)
+				one_plane(a, o, c, s, i);
+		}
 	}
 }

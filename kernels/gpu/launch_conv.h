@@ -102,44 +102,76 @@ static inline const char *rlx_g_conv_plain_why_not(const void *args,
 	       rlx_g_conv_why_not(args, l);
 }
 
+/* Are the taps known of dimension @i? */
+static inline bool rlx_g_conv_known(const struct rlx_k_conv_nd *a, int i)
+{
+	return !a->transposed && a->d[i] == 1 && a->k[i] <= 7 && a->s[i] <= 4;
+}
+
+/* Inputs of a plane that as many pixels across and rows meet. */
+static inline int64_t rlx_g_conv_inputs(const struct rlx_k_conv_nd *a, int64_t across,
+					int64_t rows)
+{
+	return ((rows - 1) * (int64_t)a->s[1] + (int64_t)a->k[1]) *
+	       ((across - 1) * (int64_t)a->s[2] + (int64_t)a->k[2]);
+}
+
 /*
- * A thread for each output, or for up to 16 bytes of them that lie in a row, or of up to 4 rows if
- * these are fewer and enough threads are left.
+ * Pixels of a thread side by side: a pair of 16 bits, which costs no bank of the L1; of many taps
+ * up to four, which share most of what they read.
+ */
+static inline int32_t rlx_g_conv_across_of(const struct rlx_k_conv_nd *a)
+{
+	bool shares = rlx_g_conv_known(a, 2) && a->k[2] >= 5 && a->s[2] == 1;
+	int32_t per = a->transposed ? 1 : rlx_g_conv_half(a) ? 2 : shares ? 4 : 1;
+
+	while (a->out[2] % (size_t)per)
+		per /= 2;
+	return per;
+}
+
+/*
+ * A thread for one output, or those few side by side, of up to 8 rows of known taps as long
+ * as enough threads are left, and their inputs have registers: so many of each plane, which a
+ * grid's rows go through.
  */
 static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
 					     struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
-	int64_t phases = rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) *
-			 rlx_g_conv_phases(a, 2);
-	int32_t per = a->transposed ? 1 : rlx_g_conv_half(a) ? 8 : 4, rows = 1;
-	bool known = !a->transposed && a->d[2] == 1 && a->k[2] <= 7 && a->s[2] <= 4;
+	int64_t down = rlx_g_conv_phases(a, 1), across = rlx_g_conv_phases(a, 2), units, each;
+	int64_t deep = rlx_g_conv_phases(a, 0), planes, phases = deep * down * across, fill;
+	bool known = rlx_g_conv_known(a, 2), square = known && rlx_g_conv_known(a, 1);
+	int32_t per = rlx_g_conv_across_of(a), rows = 1;
+	double outputs = rlx_g_conv_outputs(a) / per, enough = l->processors * 512.0;
 
 	if (i)
 		return false;
-	/* nor more outputs of a thread than leave the chip enough threads */
-	while (a->out[2] % (size_t)per ||
-	       (rlx_g_conv_half(a) && per > 1 &&
-		rlx_g_conv_outputs(a) / per < l->processors * 256.0))
-		per /= 2;
-	while (!a->transposed && per * rows < 4 && (size_t)rows < a->out[1] &&
-	       rlx_g_conv_outputs(a) / (per * rows * 2) > l->processors * 512.0)
+	while (square && rows < 8 && (size_t)rows < a->out[1] && outputs / (2 * rows) > enough &&
+	       rlx_g_conv_inputs(a, per, 2 * rows) <= 64)
 		rows *= 2;
-	rlx_g_each(l, (int64_t)a->oc * rlx_g_conv_cols(a) / per /
-		      (rows > 1 ? (int64_t)a->out[1] : 1) *
-		      (rows > 1 ? rlx_g_ceil((int64_t)a->out[1], rows) : 1));
-	l->grid[1] = (uint32_t)(phases < 65535 ? phases : 65535);
+	units = rlx_g_ceil(rlx_g_ceil((int64_t)a->out[1], down), rows) *
+		rlx_g_ceil(rlx_g_ceil((int64_t)a->out[2], across), per);
+	each = units < 256 ? 256 / units : 1;
+	planes = rlx_g_ceil((int64_t)(a->n * a->oc) * rlx_g_ceil((int64_t)a->out[0], deep), each);
+	rlx_g_line(l, rlx_g_ceil(units * each, 256), 256);
+	/* the planes of a place one after the other, once there are blocks for all of the chip */
+	fill = rlx_g_ceil(16 * (int64_t)l->processors, l->grid[0]);
+	l->grid[1] = (uint32_t)(planes < fill ? planes : fill);
+	l->grid[2] = (uint32_t)(phases < 65535 ? phases : 65535);
 	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
 		      .CONV_TRANSPOSED = a->transposed,
 		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
-		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per,
-		      .CONV_ROWS = rows);
+		      .CONV_TAPS_DOWN = square ? (int32_t)a->k[1] : known,
+		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0,
+		      .CONV_STRIDE_DOWN = square ? (int32_t)a->s[1] : 0,
+		      .CONV_PIXELS = per, .CONV_ROWS = rows);
 	return true;
 }
 
 /*
- * Four instructions or so a term and output; of a row of known taps each input is loaded once
- * for all of a thread's outputs.
+ * Four instructions or so a term and output. A group's channels follow one another, as many of them
+ * under way at a time as there are few taps.
  */
 static inline void rlx_g_conv_depthwise_cost(const void *args, const struct rlx_g_launch *l,
 					     struct rlx_g_cost *t)
@@ -147,14 +179,17 @@ static inline void rlx_g_conv_depthwise_cost(const void *args, const struct rlx_
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	const struct rlx_g_conv_depthwise_param *p = &l->param.conv_depthwise;
 	double depth = rlx_g_conv_depth(a), each = rlx_g_conv_outputs(a) / t->blocks;
-	double per = p->CONV_TAPS ? p->CONV_PIXELS : 1;
+	double plane = (double)p->CONV_TAPS * p->CONV_TAPS_DOWN;
+	double runs = each / 256 / p->CONV_PIXELS / p->CONV_ROWS;
 
 	t->rate = rlx_g_conv_fma(a);
-	t->part = per > 2 ? 0.15 : 0.08;
+	t->part = plane > 0 ? 0.15 : 0.08;
 	t->flops = 2 * each * depth;
-	t->l2_bytes = each * depth * rlx_g_conv_size(a) / (per > 2 ? 4 : 2);
-	t->steps = depth * each / 256 / per;
-	t->step_ns = a->ic > a->groups ? 100 : 30;	/* from plane to plane no line is shared */
+	t->l2_bytes = each * depth * rlx_g_conv_size(a) / (p->CONV_ROWS > 1 ? 4 : 2);
+	/* what is waited for before the next: a plane's channels, or a tap; dram_ns is of one */
+	t->steps = (runs > 1 ? runs : 1) * (plane > 0 ? depth / plane : depth) - 0.7;
+	t->step_ns = !(plane > 0) ? 100 : a->ic == a->groups ? 700 : plane < 4 ? 180 :
+		     plane < 10 ? 300 : 500;
 	t->dram_bytes = rlx_g_conv_dram(a);
 	t->resident = 3;
 }
