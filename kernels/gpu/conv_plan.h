@@ -120,6 +120,14 @@ static inline int64_t rlx_g_conv_folded_taps(const struct rlx_k_conv_nd *a)
 	return rlx_g_conv_split((int64_t)a->k[2], 2) * 2 * rlx_g_conv_fold(a);
 }
 
+/* Lines of weights that wgmma has brought of a tile that is @edge output channels wide. */
+static inline int64_t rlx_g_conv_lines(const struct rlx_k_conv_nd *a, int64_t edge)
+{
+	int64_t lines = rlx_g_conv_split((int64_t)a->oc, 8) * 8;
+
+	return lines < edge ? lines : edge;
+}
+
 /* Does wgmma take a plain x so? */
 static inline bool rlx_g_conv_folds(const struct rlx_k_conv_nd *a)
 {

@@ -49,6 +49,12 @@
 #define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * CONV_FOLD : \
 			 CONV_REPACKED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
+/*
+ * Lines of a tile's weights that are brought: a line that does not exist takes several times as
+ * long as one that does, and what is in its place in shared memory reaches no sum that is stored.
+ */
+#define LINES_OF(a)	rlx_g_conv_lines(&(a), CONV_PLAIN_Y ? BM : BN)
+
 enum {
 	CHANNELS = CONV_CHANNELS, PIECES = DEPTH / CHANNELS,	/* of a step */
 	RUN = 4,	/* elements that a thread adds up, pixels that it turns, at a time */
@@ -294,6 +300,7 @@ static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_
 	tiling in(a, env);
 	pipeline_state<STAGES> t = {};
 	share k(a);
+	const uint32_t bytes = (uint32_t)(((CONV_PLAIN_Y ? BN : BM) + LINES_OF(a)) * ROW);
 
 	tensor_map_acquire(maps);
 	tensor_map_acquire(maps + RLX_G_TENSOR_MAP_BYTES);
@@ -303,7 +310,7 @@ static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_
 
 		for (int j = 0; j < k.n; j++, t.next()) {
 			bar_wait(&st->empty[t.stage], t.phase ^ 1);
-			bar_expect(&st->full[t.stage], STAGE);
+			bar_expect(&st->full[t.stage], bytes);
 			tile.step(shared + t.stage * STAGE, &st->full[t.stage]);
 		}
 	}

@@ -160,7 +160,8 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 		.field = offsetof(struct rlx_k_conv_nd, w),
 		.dim = { ic, a->oc, taps, 1 },
 		.step = { 2 * ic * taps, 2 * ic, 2 * ic * taps * a->oc },
-		.box = { (uint32_t)channels, (uint32_t)(a->y_plain ? t.m : t.n) },
+		.box = { (uint32_t)channels,
+			 (uint32_t)rlx_g_conv_lines(a, a->y_plain ? t.m : t.n) },
 	};
 }
 
@@ -257,8 +258,24 @@ static inline bool rlx_g_conv_wgmma_plan(const void *args, unsigned int i, struc
 }
 
 /*
- * As of gemm_wgmma; TMA takes about four clocks a line, of which few channels make many. Parts are
- * written by blocks and read by a launch of their own.
+ * ns that TMA takes for a step: a line of 128 bytes or less of an image in im2col mode about four
+ * clocks, one of weights one, and one of weights that do not exist seven; those that are left out
+ * are multiplied all the same, which is seen beyond 64.
+ */
+static inline double rlx_g_conv_wgmma_step(const struct rlx_k_conv_nd *a, int64_t m, int64_t n,
+					   int32_t channels)
+{
+	double pixels = (double)(a->y_plain ? n : m), lines, none;
+	int64_t edge = a->y_plain ? m : n, tiles = rlx_g_ceil((int64_t)a->oc, edge);
+
+	lines = (double)rlx_g_conv_lines(a, edge);
+	none = lines - (double)a->oc / (double)tiles;	/* on the mean */
+	return (64.0 / channels) * (2.1 * pixels + 0.45 * lines + 3.2 * (none > 0 ? none : 0)) +
+	       (double)edge - (lines > 64 ? lines : 64);
+}
+
+/*
+ * As of gemm_wgmma. Parts are written by blocks and read by a launch of their own.
  */
 static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
@@ -275,9 +292,10 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 				     p->GEMM_TILE_M, p->GEMM_TILE_N }) * parts);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->flops = 2.0 * (double)(m * n) * k;
-	t->l2_bytes = (double)(m + n) * k * 2;
+	t->l2_bytes = (double)((a->y_plain ? n : m) +
+			       rlx_g_conv_lines(a, a->y_plain ? m : n)) * k * 2;
 	t->steps = steps;
-	t->step_ns = 2.3 * (double)((m + n) * (64 / p->CONV_CHANNELS));
+	t->step_ns = rlx_g_conv_wgmma_step(a, m, n, p->CONV_CHANNELS);
 	t->end_ns = 300 + (double)(m * n) / (p->CONV_PLAIN_Y == 2 ? 4 :
 					      a->act > RLX_ACT_RELU || a->res ? 6 : 17);
 	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
