@@ -262,6 +262,8 @@ struct rlx_k_dw_pack {
  * @x_plain: then x is plain nevertheless, and w has for each tap the channels of a group
  *	filled up to a multiple of 8
  * @y_plain: then y and res are plain nevertheless
+ * @skips: on a GPU alone: of one tap, with strides: of x what is read is repacked, which is as
+ *	large as the output
  *
  * One unit is a run of output pixels by some output channels; of conv_nd_pad one
  * channel of an image, from @x to @y. The init function may rewrite the extents:
@@ -283,7 +285,7 @@ struct rlx_k_conv_nd {
 	float		act_a, act_b;
 	bool		transposed;
 	uint8_t		type, out_type, bias_type;
-	bool		channels_last, x_plain, y_plain;
+	bool		channels_last, x_plain, y_plain, skips;
 	/* derived by rlx_conv_nd_init() */
 	bool		copy;			/* conv_nd_pad comes before */
 	size_t		phases[3], before[3];	/* of what is read: that taps meet; zeros */

@@ -189,6 +189,7 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 		a->bias_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_ref_in(lo, &a->w, 1, 0);
+	a->skips = rlx_g_conv_skips(a);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_nd, 0, 0, 0);
 }

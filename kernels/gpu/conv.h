@@ -40,10 +40,15 @@ struct conv {
 	const mem	*x, *w;		/* of the group */
 };
 
+/* From an output pixel to the next one, in x as the kernel reads it. */
+#ifndef CONV_STEP
+#define CONV_STEP(a, i)	(a).s[i]
+#endif
+
 /* Dimension @i of phase @f. */
 static DEV inline struct conv_dim conv_dim_of(const struct rlx_k_conv_nd &a, int i, int f)
 {
-	int s = (int)a.s[i], d = (int)a.d[i], k = (int)a.k[i], p = (int)a.p[i];
+	int s = (int)CONV_STEP(a, i), d = (int)a.d[i], k = (int)a.k[i], p = (int)a.p[i];
 	int out = (int)a.out[i], common = s, rest = d, first = 0, dtap;
 
 	if (!CONV_TRANSPOSED)

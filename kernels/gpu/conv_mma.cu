@@ -16,6 +16,7 @@
  */
 /* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)
+#define CONV_STEP(a, i)	rlx_g_conv_step(&(a), i)
 #include "kernels/gpu/conv.h"
 #include "kernels/gpu/conv_repack.h"
 #include "kernels/gpu/mma.h"
@@ -50,7 +51,7 @@ static DEV inline struct repacked repacked_of(const struct rlx_k_conv_nd &a,
 {
 	char *p = (char *)env.scratch;
 
-	return repacked{ (int64_t)(a.in[0] * a.in[1] * a.in[2]), rlx_g_conv_wide(&a),
+	return repacked{ rlx_g_conv_repacked_pixels(&a), rlx_g_conv_wide(&a),
 		       (int64_t)(a.k[0] * a.k[1] * a.k[2]),
 		       a.channels_last && !a.x_plain ? (mem *)RLX_G_PTR(const mem, a.x) : (mem *)p,
 		       a.channels_last ? (mem *)RLX_G_PTR(const mem, a.w) :
@@ -145,7 +146,7 @@ struct bringer {
 
 			for (int d = 0; d < 3; d++) {
 				at[i][d] = c.at[d];
-				p = p * (int64_t)a.in[d] + c.at[d];
+				p = p * (int64_t)rlx_g_conv_repacked_dim(&a, d) + c.at[d];
 			}
 			if (col >= tile.c.cols)
 				at[i][0] = -(1 << 30);

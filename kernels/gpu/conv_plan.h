@@ -7,9 +7,9 @@
  * pixels that lie a stride apart, min(stride, out) of each dimension, so that no tap meets the
  * zeros between pixels: tiles are counted for each phase.
  * f16 and bf16 have x and the weights once more in scratch, channels innermost and filled up to
- * multiples of 8: a pass that reads and writes 2 bytes an element, and in return tiles are read by
- * 16 bytes. What comes channels last is read where it is. This is read by C, by NVRTC and hipcc,
- * and by the emulator.
+ * multiples of 8: a pass that reads and writes 2 bytes an element that taps meet, and in return
+ * tiles are read by 16 bytes. What comes channels last is read where it is. This is read by C, by
+ * NVRTC and hipcc, and by the emulator.
  */
 #ifndef RLX_G_CONV_PLAN_H
 #define RLX_G_CONV_PLAN_H
@@ -68,12 +68,43 @@ static inline int64_t rlx_g_conv_tiles(const struct rlx_k_conv_nd *a, int64_t bm
 
 static inline int64_t rlx_g_conv_wide(const struct rlx_k_conv_nd *a)
 {
-	return rlx_g_conv_split((int64_t)(a->ic / a->groups), 8) * 8;
+	return rlx_g_conv_split(rlx_g_conv_group(a, a->ic), 8) * 8;
+}
+
+/*
+ * A strided convolution of one pixel reads a part of x: where that is repacked, only that part is,
+ * and what is in scratch is read without a stride. Who fills @a in asks this for its @skips.
+ */
+static inline bool rlx_g_conv_skips(const struct rlx_k_conv_nd *a)
+{
+	bool skips = !a->transposed && (!a->channels_last || a->x_plain);
+
+	for (int i = 0; i < 3; i++)
+		skips = skips && a->k[i] == 1 && !a->p[i] && (a->out[i] - 1) * a->s[i] < a->in[i];
+	return skips && (a->s[0] > 1 || a->s[1] > 1 || a->s[2] > 1);
+}
+
+/* Pixels of dimension @i that are repacked, and how many lie between two of the output there. */
+static inline size_t rlx_g_conv_repacked_dim(const struct rlx_k_conv_nd *a, int i)
+{
+	return a->skips ? a->out[i] : a->in[i];
+}
+
+static inline size_t rlx_g_conv_step(const struct rlx_k_conv_nd *a, int i)
+{
+	return a->skips ? 1 : a->s[i];
+}
+
+/* Of an image. */
+static inline int64_t rlx_g_conv_repacked_pixels(const struct rlx_k_conv_nd *a)
+{
+	return (int64_t)(rlx_g_conv_repacked_dim(a, 0) * rlx_g_conv_repacked_dim(a, 1) *
+			 rlx_g_conv_repacked_dim(a, 2));
 }
 
 static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 {
-	return (uint64_t)(a->n * a->in[0] * a->in[1] * a->in[2] * a->groups) *
+	return (uint64_t)a->n * (uint64_t)rlx_g_conv_repacked_pixels(a) * (uint64_t)a->groups *
 	       (uint64_t)rlx_g_conv_wide(a) * 2;
 }
 
@@ -82,7 +113,7 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 
 static inline int64_t rlx_g_conv_repacks(const struct rlx_k_conv_nd *a, int64_t images)
 {
-	int64_t pixels = (int64_t)(a->in[0] * a->in[1] * a->in[2]);
+	int64_t pixels = rlx_g_conv_repacked_pixels(a);
 
 	return images * (int64_t)a->groups * rlx_g_conv_split(pixels, RLX_G_CONV_REPACK) *
 	       rlx_g_conv_split(rlx_g_conv_wide(a), RLX_G_CONV_REPACK);

@@ -2,13 +2,13 @@
 /*
  * A plain x of 16-bit elements repacked to channels innermost, for the kernels of convolutions that
  * read them so: [image][pixel][group][wide], each group's channels filled up with zeros to
- * multiples of 8 (conv_plan.h).
+ * multiples of 8 (conv_plan.h). Of a strided convolution of one pixel those that it reads.
  *
  * Algorithm: tiles of 64 pixels by 64 channels by way of shared memory, two pixels a thread's load
- * where these are aligned, 8 channels its store. A thread's loads are all under way at a time,
- * those of a block's next tile while this one is stored, since a block may be alone on its
- * multiprocessor.
- * Traffic: x is read and written once.
+ * where these are neighbours and aligned, 8 channels its store. A thread's loads are all under way
+ * at a time, those of a block's next tile while this one is stored, since a block may be alone on
+ * its multiprocessor.
+ * Traffic: what is read of x is read and written once.
  */
 #ifndef RLX_G_CONV_REPACK_H
 #define RLX_G_CONV_REPACK_H
@@ -22,6 +22,28 @@ typedef uint16_t conv_repack_line[REPACK + 2];
 
 struct alignas(16) conv_chunk { uint16_t v[8]; };
 
+/* What is repacked, and in how many tiles: of which the last of a plane may be smaller. */
+struct conv_repack_plan {
+	const uint16_t	*x;
+	uint16_t	*to;
+	int64_t		image, plane, all;	/* elements of x, of a channel; pixels repacked */
+	uint32_t	jobs, across, down, groups;
+	int		channels, wide;		/* of a group */
+
+	DEV conv_repack_plan(const struct rlx_k_conv_nd &a, const uint16_t *from,
+			     uint16_t *repacked, int64_t images)
+		: x(from), to(repacked), image((int64_t)a.x_n),
+		  plane((int64_t)(a.in[0] * a.in[1] * a.in[2])),
+		  all(rlx_g_conv_repacked_pixels(&a)), groups((uint32_t)a.groups),
+		  channels((int)rlx_g_conv_group(&a, a.ic))
+	{
+		wide = (channels + 7) / 8 * 8;
+		across = (uint32_t)rlx_g_conv_split(all, REPACK);
+		down = (uint32_t)(wide + REPACK - 1) / REPACK;
+		jobs = (uint32_t)images * groups * down * across;
+	}
+};
+
 /* A tile on its way, by the BLOCK threads of a block. */
 template <int BLOCK> struct conv_repacking {
 	enum { ROWS = BLOCK / (REPACK / 2), EACH = (REPACK + ROWS - 1) / ROWS };
@@ -30,11 +52,16 @@ template <int BLOCK> struct conv_repacking {
 	uint16_t	*to;		/* of its first pixel and channel */
 	int		n, pixels;	/* channels and pixels of it; 0: it is none */
 
-	/* Nothing is made of what comes here, lest that be waited for. */
-	DEV void load_lines(const uint16_t *from, int64_t step, int lines, int left)
+	/*
+	 * Lines of a channel, of which two pixels lie at @at; @left: those that there are. Nothing
+	 * is made of what comes here, lest that be waited for.
+	 */
+	DEV void load_lines(const uint16_t *from, const int64_t *at, int64_t step, int lines,
+			    int left)
 	{
 		const int row = (int)threadIdx.x / (REPACK / 2);
-		const bool pairs = ((uint64_t)from | (uint64_t)step * 2) % 4 == 0;
+		const bool pairs = at[1] == at[0] + 1 &&
+				   ((uint64_t)(from + at[0]) | (uint64_t)step * 2) % 4 == 0;
 
 #pragma unroll
 		for (int i = 0; i < EACH; i++) {
@@ -44,38 +71,49 @@ template <int BLOCK> struct conv_repacking {
 			first[i] = second[i] = 0;
 			if (pairs) {
 				if (in && left > 0)
-					first[i] = *(const uint32_t *)p;
+					first[i] = *(const uint32_t *)(p + at[0]);
 			} else {
 				if (in && left > 0)
-					first[i] = p[0];
+					first[i] = p[at[0]];
 				if (in && left > 1)
-					second[i] = p[1];
+					second[i] = p[at[1]];
 			}
 		}
 	}
 
-	DEV void load(const struct rlx_k_conv_nd &a, const uint16_t *x, uint16_t *repacked,
-		      int64_t job, int64_t jobs)
+	/* Where in a plane of x pixel @i of those that are turned is. */
+	static DEV inline int64_t place(const struct rlx_k_conv_nd &a, int64_t i)
 	{
-		const int64_t channels = (int64_t)(a.ic / a.groups), wide = rlx_g_conv_wide(&a);
-		const int64_t all = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
-		int64_t line, of, image, pixel, c0, group, lines;
-		int p = (int)threadIdx.x % (REPACK / 2) * 2;
+		int64_t at = 0, q[3];
+
+		if (!a.skips)
+			return i;
+		for (int d = 2; d >= 0; d--)
+			i = divide(i, (int64_t)a.out[d], &q[d]);
+		for (int d = 0; d < 3; d++)
+			at = at * (int64_t)a.in[d] + q[d] * (int64_t)a.s[d];
+		return at;
+	}
+
+	DEV void load(const struct rlx_k_conv_nd &a, const struct conv_repack_plan &t,
+		      uint32_t job)
+	{
+		const int p = (int)threadIdx.x % (REPACK / 2) * 2;
+		uint32_t line = job / t.across, of = line / t.down, image = of / t.groups;
+		int64_t pixel = (int64_t)(job - line * t.across) * REPACK, at[2];
+		int c0 = (int)(line - of * t.down) * REPACK;
+		int64_t group = of - image * t.groups;
 
 		n = pixels = 0;
-		if (job >= jobs)
+		if (job >= t.jobs)
 			return;
-		line = divide(job, rlx_g_conv_split(all, REPACK), &pixel);
-		of = divide(line, rlx_g_conv_split(wide, REPACK), &c0);
-		image = divide(of, (int64_t)a.groups, &group);
-		pixel *= REPACK;
-		c0 *= REPACK;
-		pixels = all - pixel < REPACK ? (int)(all - pixel) : REPACK;
-		n = wide - c0 < REPACK ? (int)(wide - c0) : REPACK;
-		lines = channels - c0 < n ? channels - c0 : n;
-		to = repacked + ((image * all + pixel) * (int64_t)a.groups + group) * wide + c0;
-		x += image * (int64_t)a.x_n + (group * channels + c0) * all + pixel + p;
-		load_lines(x, all, (int)lines, pixels - p);
+		pixels = t.all - pixel < REPACK ? (int)(t.all - pixel) : REPACK;
+		n = t.wide - c0 < REPACK ? t.wide - c0 : REPACK;
+		to = t.to + ((image * t.all + pixel) * t.groups + group) * t.wide + c0;
+		for (int i = 0; i < 2; i++)
+			at[i] = place(a, pixel + p + i);
+		load_lines(t.x + image * t.image + (group * t.channels + c0) * t.plane, at, t.plane,
+			   t.channels - c0 < n ? t.channels - c0 : n, pixels - p);
 	}
 
 	DEV void put(conv_repack_line *tile) const
@@ -113,14 +151,15 @@ template <int BLOCK>
 static DEV inline void conv_repack(const struct rlx_k_conv_nd &a, const uint16_t *x,
 				   uint16_t *repacked, conv_repack_line *smem, int64_t images)
 {
-	const int64_t jobs = rlx_g_conv_repacks(&a, images);
-	const int64_t blocks = (int64_t)gridDim.x * gridDim.y;
-	const int64_t step = (int64_t)a.groups * rlx_g_conv_wide(&a);
+	const struct conv_repack_plan plan(a, x, repacked, images);
+	const uint32_t blocks = gridDim.x * gridDim.y;
+	const int64_t step = (int64_t)plan.groups * plan.wide;
 	struct conv_repacking<BLOCK> next;
 
+	/* it begins with none, so that loads are in the code once: a small x waits for that */
 	next.n = next.pixels = 0;
 	next.to = repacked;
-	for (int64_t j = blockIdx.x + (int64_t)gridDim.x * blockIdx.y - blocks; j < jobs;
+	for (int64_t j = blockIdx.x + gridDim.x * blockIdx.y - (int64_t)blocks; j < plan.jobs;
 	     j += blocks) {
 		uint16_t *to = next.to;
 		int n = next.n, pixels = next.pixels;
@@ -128,7 +167,7 @@ static DEV inline void conv_repack(const struct rlx_k_conv_nd &a, const uint16_t
 		if (n)
 			next.put(smem);
 		__syncthreads();
-		next.load(a, x, repacked, j + blocks, jobs);
+		next.load(a, plan, (uint32_t)(j + blocks));
 		conv_repack_store<BLOCK>(smem, to, n, pixels, step);
 		__syncthreads();
 	}

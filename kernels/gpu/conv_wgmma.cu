@@ -49,6 +49,9 @@
 #define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * CONV_FOLD : \
 			 CONV_REPACKED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
+/* From an output pixel to the next one, in x as it is read. */
+#define STEP_OF(a, i)	(uint32_t)(CONV_REPACKED == 1 ? rlx_g_conv_step(&(a), i) : (a).s[i])
+
 /*
  * Lines of a tile's weights that are brought: a line that does not exist takes several times as
  * long as one that does, and what is in its place in shared memory reaches no sum that is stored.
@@ -252,8 +255,8 @@ struct corner {
 		at[0] = 0;
 		/* places of a folded image are those of the output */
 		at[1] = CONV_FOLDED ? (int)(pixel % wide) :
-				      (int)(pixel % wide * (uint32_t)a.s[2]) - (int)a.p[2];
-		at[2] = (int)(pixel / wide * (uint32_t)a.s[1]) - (int)a.p[1];
+				      (int)(pixel % wide * STEP_OF(a, 2)) - (int)a.p[2];
+		at[2] = (int)(pixel / wide * STEP_OF(a, 1)) - (int)a.p[1];
 		at[3] = (int)image;
 	}
 };

@@ -46,7 +46,11 @@ static inline struct rlx_k_conv_nd rlx_g_conv_mapped(const struct rlx_k_conv_nd 
 	m.x = NULL;
 	if (!rlx_g_conv_folds(a)) {
 		m.ic = (size_t)rlx_g_conv_wide(a);
-		m.x_n = m.ic * a->in[1] * a->in[2];
+		for (int i = 1; i < 3; i++) {
+			m.in[i] = rlx_g_conv_repacked_dim(a, i);
+			m.s[i] = rlx_g_conv_step(a, i);
+		}
+		m.x_n = m.ic * m.in[1] * m.in[2];
 		return m;
 	}
 	m.ic = a->k[2] * (size_t)rlx_g_conv_fold(a);

@@ -225,18 +225,28 @@ static bool must_fill(const struct layout *l, const struct rlx_node *n)
 	       layout_type(l, n->in[0])->dim[1] % 8;
 }
 
-/* Of one pixel without a stride or padding: plain it is a GEMM as it stands. */
-static bool is_gemm(const struct layout *l, const struct rlx_node *n)
+/* Of one pixel without padding. */
+static bool is_pointwise(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
 	const struct rlx_type *w = layout_type(l, n->in[1]);
 	bool one = a->groups == 1 && shape_span(w, 2, w->rank) == 1;
 	uint32_t i;
 
-	for (i = 0; i < a->stride.n; i++)
-		one = one && a->stride.v[i] == 1;
 	for (i = 0; i < a->pad.n; i++)
 		one = one && !a->pad.v[i];
+	return one;
+}
+
+/* Without a stride either: plain it is a GEMM as it stands. */
+static bool is_gemm(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_fused_conv *a = n->args;
+	bool one = is_pointwise(l, n);
+	uint32_t i;
+
+	for (i = 0; i < a->stride.n; i++)
+		one = one && a->stride.v[i] == 1;
 	return one;
 }
 
@@ -277,6 +287,15 @@ static bool is_large(const struct layout *l, const struct rlx_node *n)
 /* Bytes of a plain x above which a transpose of its own is faster than the kernel's. */
 static const int64_t LARGE_X = 4 << 20;
 
+/* Does the kernel's do with less: all of x, if that is small, or the pixels that it reads? */
+static bool turns_less(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *x = layout_type(l, n->in[0]), *y = layout_type(l, n->out);
+
+	return rlx_type_bytes(x) <= LARGE_X ||
+	       (is_pointwise(l, n) && 2 * pixels_of(y) <= pixels_of(x));
+}
+
 /*
  * Is a plain x read as it is: where its channels would have to be filled up, or nobody else reads
  * it turned? A product needs rows at multiples of 16 bytes.
@@ -290,7 +309,7 @@ static bool reads_plain(const struct layout *l, const struct rlx_node *n)
 	if (l->blocked[n->in[0]] || l->readers[n->in[0]] > 1 || x->rank != 4 ||
 	    ((const struct rlx_op_fused_conv *)n->args)->groups != 1)
 		return false;
-	return is_gemm(l, n) ? pixels_of(x) % 8 == 0 : rlx_type_bytes(x) <= LARGE_X;
+	return is_gemm(l, n) ? pixels_of(x) % 8 == 0 : turns_less(l, n);
 }
 
 /* Elements of a result whose rows are at odd places, which is stored one by one. */

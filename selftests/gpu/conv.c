@@ -111,6 +111,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	CHECK(d.y && d.mag);
 	a.x_n = a.ic * conv_volume(a.in);
 	a.y_n = a.res_n = a.oc * conv_volume(a.out);
+	a.skips = rlx_g_conv_skips(&a);
 	a.bias = kc_pick(seed, 0, 1) ? bias : NULL;
 	a.res = kc_pick(seed, 0, 1) ? res : NULL;
 	conv_reference_all(&a, &d);
@@ -279,6 +280,36 @@ TEST(channels_last)
 		gpu_judge = i % 2 ? &any_candidate : NULL;
 		shape_last(&a, &seed);
 		one_conv(&a, i / 2 % 2 ? RLX_BF16 : RLX_F16, rlx_g_conv_nd_launch, &seed);
+	}
+	gpu_judge = NULL;
+}
+
+/* Of one pixel, with strides: what is turned of x is what is read. */
+TEST(pointwise_strided)
+{
+	uint64_t seed = rlx_test_seed();
+
+	gpu_judge = &any_candidate;
+	for (int i = 0; i < 32; i++) {
+		struct rlx_k_conv_nd a = { .n = (size_t)kc_pick(&seed, 1, 3),
+			.ic = (size_t)kc_pick(&seed, 1, 150), .oc = (size_t)kc_pick(&seed, 1, 140),
+			.groups = i % 4 ? 1 : 2, .channels_last = i % 2, .x_plain = i % 2,
+			.y_plain = i % 2 && kc_pick(&seed, 0, 1) };
+
+		a.ic *= a.groups;
+		a.oc *= a.groups;
+		for (int d = 0; d < 3; d++) {
+			bool flat = d < 2 && (i % 2 > d || kc_pick(&seed, d, 1) == 0);
+
+			a.k[d] = a.d[d] = 1;
+			a.out[d] = flat ? 1 : (size_t)kc_pick(&seed, 1, 9);
+			a.s[d] = flat ? 1 : (size_t)kc_pick(&seed, 1, 3);
+			a.in[d] = (a.out[d] - 1) * a.s[d] + 1;
+			a.in[d] += flat ? 0 : (size_t)kc_pick(&seed, 0, (int64_t)a.s[d] - 1);
+		}
+		a.act = (enum rlx_act)kc_pick(&seed, 0, RLX_ACT_COUNT - 1);
+		one_conv(&a, float_type[i % 2 ? 1 + i / 2 % 2 : i / 2 % 3],
+			 rlx_g_conv_nd_launch, &seed);
 	}
 	gpu_judge = NULL;
 }

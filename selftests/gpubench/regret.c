@@ -290,6 +290,7 @@ static bool conv(struct rlx_g_launch *l)
 		a.groups = a.oc = a.ic;
 	a.out[0] = 1;
 	a.out[1] = a.out[2] = out;
+	a.skips = rlx_g_conv_skips(&a);
 	a.x_n = a.ic * e * e;
 	a.y_n = a.res_n = a.oc * out * out;
 	if ((int64_t)(a.n * a.x_n) > largest || (int64_t)(a.n * a.y_n) > largest)
