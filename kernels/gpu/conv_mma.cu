@@ -85,8 +85,12 @@ static DEV inline void repack(const struct rlx_k_conv_nd &a, const struct rlx_g_
 	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
 
-	conv_repack<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x), (uint16_t *)t.x, smem,
-			     (int64_t)a.n);
+	const uint16_t *x = (const uint16_t *)RLX_G_PTR(const mem, a.x);
+
+	if (a.skips)
+		conv_repack<THREADS, true>(a, x, (uint16_t *)t.x, smem, (int64_t)a.n);
+	else
+		conv_repack<THREADS, false>(a, x, (uint16_t *)t.x, smem, (int64_t)a.n);
 	for (int64_t i = block * THREADS + threadIdx.x; i < chunks && !a.channels_last;
 	     i += blocks * THREADS)
 		repack_w(a, RLX_G_PTR(const mem, a.w), t, i);

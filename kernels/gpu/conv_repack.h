@@ -22,30 +22,11 @@ typedef uint16_t conv_repack_line[REPACK + 2];
 
 struct alignas(16) conv_chunk { uint16_t v[8]; };
 
-/* What is repacked, and in how many tiles: of which the last of a plane may be smaller. */
-struct conv_repack_plan {
-	const uint16_t	*x;
-	uint16_t	*to;
-	int64_t		image, plane, all;	/* elements of x, of a channel; pixels repacked */
-	uint32_t	jobs, across, down, groups;
-	int		channels, wide;		/* of a group */
-
-	DEV conv_repack_plan(const struct rlx_k_conv_nd &a, const uint16_t *from,
-			     uint16_t *repacked, int64_t images)
-		: x(from), to(repacked), image((int64_t)a.x_n),
-		  plane((int64_t)(a.in[0] * a.in[1] * a.in[2])),
-		  all(rlx_g_conv_repacked_pixels(&a)), groups((uint32_t)a.groups),
-		  channels((int)rlx_g_conv_group(&a, a.ic))
-	{
-		wide = (channels + 7) / 8 * 8;
-		across = (uint32_t)rlx_g_conv_split(all, REPACK);
-		down = (uint32_t)(wide + REPACK - 1) / REPACK;
-		jobs = (uint32_t)images * groups * down * across;
-	}
-};
-
-/* A tile on its way, by the BLOCK threads of a block. */
-template <int BLOCK> struct conv_repacking {
+/*
+ * A tile on its way, by the BLOCK threads of a block. SKIPS is a.skips, known when this is compiled:
+ * of a small x the code takes longer to fetch than to run.
+ */
+template <int BLOCK, bool SKIPS> struct conv_repacking {
 	enum { ROWS = BLOCK / (REPACK / 2), EACH = (REPACK + ROWS - 1) / ROWS };
 
 	uint32_t	first[EACH], second[EACH];	/* of pixels: both, or one by one */
@@ -53,15 +34,13 @@ template <int BLOCK> struct conv_repacking {
 	int		n, pixels;	/* channels and pixels of it; 0: it is none */
 
 	/*
-	 * Lines of a channel, of which two pixels lie at @at; @left: those that there are. Nothing
-	 * is made of what comes here, lest that be waited for.
+	 * Two pixels of some lines, the second @far from the first; @left: those that there are.
+	 * Nothing is made of what comes here, lest that be waited for.
 	 */
-	DEV void load_lines(const uint16_t *from, const int64_t *at, int64_t step, int lines,
-			    int left)
+	DEV void load_lines(const uint16_t *from, int64_t far, int64_t step, int lines, int left)
 	{
 		const int row = (int)threadIdx.x / (REPACK / 2);
-		const bool pairs = at[1] == at[0] + 1 &&
-				   ((uint64_t)(from + at[0]) | (uint64_t)step * 2) % 4 == 0;
+		const bool pairs = far == 1 && ((uint64_t)from | (uint64_t)step * 2) % 4 == 0;
 
 #pragma unroll
 		for (int i = 0; i < EACH; i++) {
@@ -71,12 +50,12 @@ template <int BLOCK> struct conv_repacking {
 			first[i] = second[i] = 0;
 			if (pairs) {
 				if (in && left > 0)
-					first[i] = *(const uint32_t *)(p + at[0]);
+					first[i] = *(const uint32_t *)p;
 			} else {
 				if (in && left > 0)
-					first[i] = p[at[0]];
+					first[i] = p[0];
 				if (in && left > 1)
-					second[i] = p[at[1]];
+					second[i] = p[far];
 			}
 		}
 	}
@@ -86,7 +65,7 @@ template <int BLOCK> struct conv_repacking {
 	{
 		int64_t at = 0, q[3];
 
-		if (!a.skips)
+		if (!SKIPS)
 			return i;
 		for (int d = 2; d >= 0; d--)
 			i = divide(i, (int64_t)a.out[d], &q[d]);
@@ -95,25 +74,30 @@ template <int BLOCK> struct conv_repacking {
 		return at;
 	}
 
-	DEV void load(const struct rlx_k_conv_nd &a, const struct conv_repack_plan &t,
-		      uint32_t job)
+	DEV void load(const struct rlx_k_conv_nd &a, const uint16_t *x, uint16_t *repacked,
+		      int64_t job, int64_t jobs)
 	{
-		const int p = (int)threadIdx.x % (REPACK / 2) * 2;
-		uint32_t line = job / t.across, of = line / t.down, image = of / t.groups;
-		int64_t pixel = (int64_t)(job - line * t.across) * REPACK, at[2];
-		int c0 = (int)(line - of * t.down) * REPACK;
-		int64_t group = of - image * t.groups;
+		const int64_t channels = (int64_t)(a.ic / a.groups), wide = rlx_g_conv_wide(&a);
+		const int64_t plane = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
+		const int64_t all = SKIPS ? (int64_t)(a.out[0] * a.out[1] * a.out[2]) : plane;
+		int64_t line, of, image, pixel, c0, group, lines, at;
+		int p = (int)threadIdx.x % (REPACK / 2) * 2;
 
 		n = pixels = 0;
-		if (job >= t.jobs)
+		if (job >= jobs)
 			return;
-		pixels = t.all - pixel < REPACK ? (int)(t.all - pixel) : REPACK;
-		n = t.wide - c0 < REPACK ? t.wide - c0 : REPACK;
-		to = t.to + ((image * t.all + pixel) * t.groups + group) * t.wide + c0;
-		for (int i = 0; i < 2; i++)
-			at[i] = place(a, pixel + p + i);
-		load_lines(t.x + image * t.image + (group * t.channels + c0) * t.plane, at, t.plane,
-			   t.channels - c0 < n ? t.channels - c0 : n, pixels - p);
+		line = divide(job, rlx_g_conv_split(all, REPACK), &pixel);
+		of = divide(line, rlx_g_conv_split(wide, REPACK), &c0);
+		image = divide(of, (int64_t)a.groups, &group);
+		pixel *= REPACK;
+		c0 *= REPACK;
+		pixels = all - pixel < REPACK ? (int)(all - pixel) : REPACK;
+		n = wide - c0 < REPACK ? (int)(wide - c0) : REPACK;
+		lines = channels - c0 < n ? channels - c0 : n;
+		to = repacked + ((image * all + pixel) * (int64_t)a.groups + group) * wide + c0;
+		at = place(a, pixel + p);
+		x += image * (int64_t)a.x_n + (group * channels + c0) * plane + at;
+		load_lines(x, place(a, pixel + p + 1) - at, plane, (int)lines, pixels - p);
 	}
 
 	DEV void put(conv_repack_line *tile) const
@@ -147,19 +131,18 @@ static DEV inline void conv_repack_store(const conv_repack_line *tile, uint16_t 
 }
 
 /* All of @x, of @images, to @repacked, by all blocks; @smem: REPACK lines. */
-template <int BLOCK>
+template <int BLOCK, bool SKIPS>
 static DEV inline void conv_repack(const struct rlx_k_conv_nd &a, const uint16_t *x,
 				   uint16_t *repacked, conv_repack_line *smem, int64_t images)
 {
-	const struct conv_repack_plan plan(a, x, repacked, images);
-	const uint32_t blocks = gridDim.x * gridDim.y;
-	const int64_t step = (int64_t)plan.groups * plan.wide;
-	struct conv_repacking<BLOCK> next;
+	const int64_t jobs = rlx_g_conv_repacks(&a, images);
+	const int64_t blocks = (int64_t)gridDim.x * gridDim.y;
+	const int64_t step = (int64_t)a.groups * rlx_g_conv_wide(&a);
+	struct conv_repacking<BLOCK, SKIPS> next;
 
-	/* it begins with none, so that loads are in the code once: a small x waits for that */
 	next.n = next.pixels = 0;
 	next.to = repacked;
-	for (int64_t j = blockIdx.x + gridDim.x * blockIdx.y - (int64_t)blocks; j < plan.jobs;
+	for (int64_t j = blockIdx.x + (int64_t)gridDim.x * blockIdx.y - blocks; j < jobs;
 	     j += blocks) {
 		uint16_t *to = next.to;
 		int n = next.n, pixels = next.pixels;
@@ -167,7 +150,7 @@ static DEV inline void conv_repack(const struct rlx_k_conv_nd &a, const uint16_t
 		if (n)
 			next.put(smem);
 		__syncthreads();
-		next.load(a, plan, (uint32_t)(j + blocks));
+		next.load(a, x, repacked, j + blocks, jobs);
 		conv_repack_store<BLOCK>(smem, to, n, pixels, step);
 		__syncthreads();
 	}

@@ -39,8 +39,9 @@
 #define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == GEMM_F32)
 #define CONV_ACROSS	(CONV_PLAIN_Y == 2)	/* tiles reach across images */
 #define STORE_SHIFTED	(CONV_PLAIN_Y == 1)
-#define CONV_FOLDED	(CONV_REPACKED > 1)
+#define CONV_FOLDED	(CONV_REPACKED > 2)
 #define CONV_FOLD	CONV_REPACKED	/* channels of a folded pixel */
+#define CONV_SKIPS	(CONV_REPACKED == 2)	/* of x what a stride reads */
 #include "kernels/gpu/conv_repack.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
 
@@ -50,7 +51,7 @@
 			 CONV_REPACKED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
 /* From an output pixel to the next one, in x as it is read. */
-#define STEP_OF(a, i)	(uint32_t)(CONV_REPACKED == 1 ? rlx_g_conv_step(&(a), i) : (a).s[i])
+#define STEP_OF(a, i)	(uint32_t)(CONV_SKIPS ? 1 : (a).s[i])
 
 /*
  * Lines of a tile's weights that are brought: a line that does not exist takes several times as
@@ -495,8 +496,10 @@ RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
 		fold(a, env);
 #else
 		pdl_wait();
-		conv_repack<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
-				     (conv_repack_line *)shared, live_rows(env, (int64_t)a.n));
+		conv_repack<THREADS, CONV_SKIPS>(a, RLX_G_PTR(const uint16_t, a.x),
+						 (uint16_t *)env.scratch,
+						 (conv_repack_line *)shared,
+						 live_rows(env, (int64_t)a.n));
 #endif
 		return;
 	}

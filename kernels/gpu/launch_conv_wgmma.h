@@ -234,7 +234,8 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 		      .GEMM_TYPE_C = a->out_type,
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
-		      .CONV_REPACKED = folded ? (int32_t)fold : a->x_plain,
+		      .CONV_REPACKED = folded ? (int32_t)fold :
+				       !a->x_plain ? 0 : a->skips ? 2 : 1,
 		      .CONV_PLAIN_Y = a->y_plain + rlx_g_conv_across(a, t));
 }
 
