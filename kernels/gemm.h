@@ -333,13 +333,20 @@ static inline size_t rlx_k_gemm_blocks(const struct rlx_k_gemm *g, size_t rows,
 	       rlx_k_gemm_panels(g->n, isa);
 }
 
-/* Units of gemm_f32, gemm_f16 and gemm_f64: rows x one panel, by batch. */
+/* That of gemm_f32, gemm_f16 and gemm_f64, which have no tiles to leave few columns to. */
+static inline enum rlx_isa rlx_k_gemm_vectors(enum rlx_isa isa)
+{
+	return isa < RLX_ISA_V4_AMX ? isa : RLX_ISA_V4X;
+}
+
+/* Their units: rows x one panel, by batch. */
 static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
 				      enum rlx_isa isa)
 {
-	const struct rlx_k_gemm t = rlx_k_gemm_transposes(g, isa) ? rlx_k_gemm_transposed(g) : *g;
+	const enum rlx_isa v = rlx_k_gemm_vectors(isa);
+	const struct rlx_k_gemm t = rlx_k_gemm_transposes(g, v) ? rlx_k_gemm_transposed(g) : *g;
 
-	return rlx_k_gemm_blocks(&t, rlx_k_gemm_rows(&t, isa), isa);
+	return rlx_k_gemm_blocks(&t, rlx_k_gemm_rows(&t, v), v);
 }
 
 /*
@@ -363,7 +370,7 @@ static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 	size_t nr = rlx_k_gemm_nr(isa);
 	struct rlx_k_gemm t;
 
-	if (!rlx_k_gemm_transposes(g, isa))
+	if (!rlx_k_gemm_transposes(g, rlx_k_gemm_vectors(isa)))
 		return rlx_k_gemm_scratch_as_is(g, isa);
 	t = rlx_k_gemm_transposed(g);
 	return rlx_k_gemm_scratch_as_is(&t, isa) + (nr * g->n + 16) * 4;

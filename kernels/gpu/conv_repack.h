@@ -23,8 +23,8 @@ typedef uint16_t conv_repack_line[REPACK + 2];
 struct alignas(16) conv_chunk { uint16_t v[8]; };
 
 /*
- * A tile on its way, by the BLOCK threads of a block. SKIPS is a.skips, known when this is compiled:
- * of a small x the code takes longer to fetch than to run.
+ * A tile on its way, by the BLOCK threads of a block. SKIPS is a.skips, known when this is
+ * compiled: of a small x the code takes longer to fetch than to run.
  */
 template <int BLOCK, bool SKIPS> struct conv_repacking {
 	enum { ROWS = BLOCK / (REPACK / 2), EACH = (REPACK + ROWS - 1) / ROWS };
