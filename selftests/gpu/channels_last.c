@@ -10,12 +10,15 @@
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/rig.h"
 
-/* A net being drawn: the value at its end, and that as it is. */
+/*
+ * A net being drawn: the value at its end, and that as it is. @rounds, if there is one: what
+ * convolutions read is rounded to it.
+ */
 struct net {
 	struct rlx_graph	*g;
 	uint64_t		 seed;
 	rlx_value		 x;
-	enum rlx_dtype		 dtype;
+	enum rlx_dtype		 dtype, rounds;
 };
 
 static int64_t pick(struct net *t, int64_t lo, int64_t hi)
@@ -43,6 +46,14 @@ static struct rlx_type at(const struct net *t)
 	return *rlx_type_of(t->g, t->x);
 }
 
+static rlx_value rounded(struct net *t, rlx_value x)
+{
+	if (!t->rounds)
+		return x;
+	x = rlx_emit(t->g, cast, .x = x, .to = t->rounds);
+	return rlx_emit(t->g, cast, .x = x, .to = t->dtype);
+}
+
 static void conv(struct net *t, int64_t oc, int64_t k, int64_t stride, int64_t groups)
 {
 	int64_t ic = at(t).dim[1], p = k / 2, pads[4] = { p, p, p, p };
@@ -52,7 +63,8 @@ static void conv(struct net *t, int64_t oc, int64_t k, int64_t stride, int64_t g
 	rlx_value b = constant(t, rlx_type(t->dtype, oc), 0.5);
 
 	pads[2] = at(t).dim[2] > k ? pick(t, 0, p) : p;
-	t->x = rlx_emit(t->g, conv, .x = t->x, .w = w, .bias = pick(t, 0, 3) ? b : RLX_NONE,
+	t->x = rlx_emit(t->g, conv, .x = rounded(t, t->x), .w = rounded(t, w),
+			.bias = pick(t, 0, 3) ? b : RLX_NONE,
 			.stride = { strides, 2 }, .pad = { pads, 4 }, .groups = groups);
 }
 
@@ -125,9 +137,9 @@ static void step(struct net *t)
 	}
 }
 
-static struct rlx_graph *draw(uint64_t seed, enum rlx_dtype dtype, int steps)
+static struct rlx_graph *draw(uint64_t seed, enum rlx_dtype dtype, enum rlx_dtype rounds, int steps)
 {
-	struct net t = { rlx_graph_new("net"), seed, RLX_NONE, dtype };
+	struct net t = { rlx_graph_new("net"), seed, RLX_NONE, dtype, rounds };
 	int i;
 
 	t.x = rlx_input(t.g, "x", rlx_type(dtype, pick(&t, 1, 2), pick(&t, 1, 12),
@@ -173,14 +185,14 @@ static struct rlx_session *session(struct rlx_graph *g, const char *device,
 }
 
 /*
- * Both round each result alike, but now and then to the other neighbour; with a @precision the
- * device alone rounds. Takes @g.
+ * Both round each result alike, but now and then to the other neighbour; with a @precision @as says
+ * where. Takes @g and @as.
  */
-static void against_ref(struct rlx_graph *g, enum rlx_precision precision, uint64_t seed,
-			double tol, int i)
+static void against(struct rlx_graph *g, struct rlx_graph *as, enum rlx_precision precision,
+		    uint64_t seed, double tol, int i)
 {
 	struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), precision, seed);
-	struct rlx_session *b = session(g, "ref", RLX_PRECISION_AS_WRITTEN, seed);
+	struct rlx_session *b = session(as, "ref", RLX_PRECISION_AS_WRITTEN, seed);
 	const struct rlx_named_list *out = &g->io[RLX_IO_OUTPUT];
 
 	for (uint32_t o = 0; o < out->n; o++) {
@@ -197,6 +209,13 @@ static void against_ref(struct rlx_graph *g, enum rlx_precision precision, uint6
 	rlx_session_free(a);
 	rlx_session_free(b);
 	rlx_graph_put(g);
+	rlx_graph_put(as);
+}
+
+static void against_ref(struct rlx_graph *g, enum rlx_precision precision, uint64_t seed,
+			double tol, int i)
+{
+	against(g, rlx_graph_get(g), precision, seed, tol, i);
 }
 
 TEST(random_nets)
@@ -207,8 +226,8 @@ TEST(random_nets)
 	for (i = 0; i < 14; i++) {
 		enum rlx_dtype dtype = i % 2 ? RLX_BF16 : RLX_F16;
 
-		against_ref(draw(seed + (uint64_t)i, dtype, 1 + i % 6), RLX_PRECISION_AS_WRITTEN,
-			    seed, dtype == RLX_F16 ? 6e-3 : 5e-2, i);
+		against_ref(draw(seed + (uint64_t)i, dtype, RLX_NODTYPE, 1 + i % 6),
+			    RLX_PRECISION_AS_WRITTEN, seed, dtype == RLX_F16 ? 6e-3 : 5e-2, i);
 	}
 }
 
@@ -219,9 +238,10 @@ TEST(random_nets_of_rounded_operands)
 	int i;
 
 	for (i = 0; i < 12; i++)
-		against_ref(draw(seed + (uint64_t)i, RLX_F32, 1 + i % 6),
-			    i % 2 ? RLX_PRECISION_BF16 : RLX_PRECISION_F16, seed,
-			    i % 2 ? 5e-2 : 6e-3, i);
+		against(draw(seed + (uint64_t)i, RLX_F32, RLX_NODTYPE, 1 + i % 6),
+			draw(seed + (uint64_t)i, RLX_F32, i % 2 ? RLX_BF16 : RLX_F16, 1 + i % 6),
+			i % 2 ? RLX_PRECISION_BF16 : RLX_PRECISION_F16, seed,
+			i % 2 ? 5e-2 : 6e-3, i);
 }
 
 /* One convolution of a pixel, with a residual now and then: weights times an image's channels. */
