@@ -26,5 +26,6 @@ static enum rlx_status all_gather_vjp(struct rlx_grad *q)
 
 const struct rlx_op_impl rlx_op_all_gather_impl = {
 	.infer = op_collective_infer, .eval = op_collective_eval, .vjp = all_gather_vjp,
+	.batch = op_collective_batch,
 };
 RLX_SAMPLES(all_gather, op_collective_sample)

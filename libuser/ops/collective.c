@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The rules of ops that processes run together. */
+#include "ops/batch.h"
 #include "ops/collective.h"
+#include "ops/emit.h"
 
 #define SAME_LAYOUT(name)						\
 	_Static_assert(sizeof(struct rlx_op_##name) == sizeof(struct rlx_op_all_reduce) && \
@@ -55,6 +57,27 @@ enum rlx_status op_collective_eval(struct rlx_eval *q)
 	at = ranks > 1 ? q->collective->rank * bytes : 0;
 	memmove(r.dst, (const char *)r.src + at, bytes);
 	return RLX_OK;
+}
+
+static rlx_value swap_front(struct rlx_batching *q, rlx_value x)
+{
+	int64_t perm[RLX_MAX_RANK + 1] = { 1, 0 };
+	uint32_t i;
+
+	for (i = 2; i <= q->type->rank; i++)
+		perm[i] = i;
+	return rlx_emit(q->g, transpose, .x = x, .perm = { perm, q->type->rank + 1 });
+}
+
+enum rlx_status op_collective_batch(struct rlx_batching *q)
+{
+	enum rlx_status st;
+
+	q->to[0] = swap_front(q, q->in[0]).id;
+	st = op_batch_emit(q, q->args);
+	if (!st)
+		q->out[0] = swap_front(q, q->out[0]);
+	return st ? st : op_done(q->g);
 }
 
 bool op_collective_sample(unsigned int i, struct rlx_sample *s)

@@ -12,6 +12,8 @@
  */
 enum rlx_status op_collective_infer(struct rlx_infer *q);
 enum rlx_status op_collective_eval(struct rlx_eval *q);
+/* Axis 0 is what ranks share: the batch axis goes behind it, and then back. */
+enum rlx_status op_collective_batch(struct rlx_batching *q);
 /* One rank alone: what comes in goes out. */
 bool op_collective_sample(unsigned int i, struct rlx_sample *s);
 

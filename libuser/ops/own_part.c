@@ -17,5 +17,6 @@ RLX_OP(own_part, "the part of x that is this process's own",
 
 const struct rlx_op_impl rlx_op_own_part_impl = {
 	.infer = op_collective_infer, .eval = op_collective_eval,
+	.batch = op_collective_batch,
 };
 RLX_SAMPLES(own_part, op_collective_sample)

@@ -26,5 +26,6 @@ static enum rlx_status reduce_scatter_vjp(struct rlx_grad *q)
 
 const struct rlx_op_impl rlx_op_reduce_scatter_impl = {
 	.infer = op_collective_infer, .eval = op_collective_eval, .vjp = reduce_scatter_vjp,
+	.batch = op_collective_batch,
 };
 RLX_SAMPLES(reduce_scatter, op_collective_sample)
