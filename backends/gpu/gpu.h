@@ -619,6 +619,9 @@ static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
 	return x->base.skip && step != GPU_NO_STEP && x->base.skip[step];
 }
 
+/* graph.c: a launch of @fn by @l; @may_pdl: before the one ahead in that stream has ended (PDL) */
+int gpu_launch_kernel(struct gpu_device *d, const struct rlx_g_launch *l, void *fn, void **args,
+		      void *s, bool may_pdl);
 /* graph.c: all calls in order, from graphs where launches stand side by side */
 enum rlx_status gpu_run_parts(struct gpu_exec *x);
 /* One call, not waited for unless it is the host's. */

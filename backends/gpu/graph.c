@@ -11,15 +11,13 @@
 #include "kernels/gpu/pointwise.h"
 
 /*
- * @s: on this stream; @may_pdl: it may begin before the one ahead there has ended. In a
- * graph it may then read what no launch of the graph writes: the first one begins when all
- * before the graph is done.
+ * @l on stream @s; @may_pdl: it may begin before the one ahead there has ended. In a graph it may
+ * then read what no launch of the graph writes: the first one begins when all before the graph is
+ * done.
  */
-static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args, void *s,
-		      bool may_pdl)
+int gpu_launch_kernel(struct gpu_device *d, const struct rlx_g_launch *l, void *fn, void **args,
+		      void *s, bool may_pdl)
 {
-	const struct rlx_g_launch *l = &call->launch;
-	struct gpu_device *d = gpu_exec_device(x);
 	struct rlx_gpu_launch_attr pdl = { .id = d->v->launch_pdl, .value = { 1 } };
 	struct rlx_gpu_launch ex = {
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
@@ -27,11 +25,11 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 		.shared = l->shared, .stream = s, .attr = &pdl, .n_attr = 1,
 	};
 
-	if (may_pdl && x->capturing && pdl.id && d->attr[GPU_ATTR_MAJOR] >= GPU_PDL_MAJOR &&
+	if (may_pdl && pdl.id && d->attr[GPU_ATTR_MAJOR] >= GPU_PDL_MAJOR &&
 	    !atomic_load_explicit(&d->in_order, memory_order_relaxed))
-		return d->api->launch_ex(&ex, call->fn, args, NULL);
-	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-			      l->block[1], l->block[2], l->shared, s, args, NULL);
+		return d->api->launch_ex(&ex, fn, args, NULL);
+	return d->api->launch(fn, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+			      l->block[2], l->shared, s, args, NULL);
 }
 
 /* Where the call's struct gpu_live is on the device, or 0 if it does not look there. */
@@ -71,7 +69,8 @@ static int launch_passes(struct gpu_exec *x, const struct gpu_call *call, const 
 	int rc = 0;
 
 	for (; env.pass < p->end && !rc; env.pass++)
-		rc = launch_one(x, call, args, s, pdl || env.pass);
+		rc = gpu_launch_kernel(gpu_exec_device(x), l, call->fn, args, s,
+				x->capturing && (pdl || env.pass));
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
 		rc = gpu_exec_device(x)->api->stream_wait(s);
 	return rc;

@@ -41,23 +41,6 @@ static bool make_env(struct gpu_rig *r, const struct rlx_g_launch *l, struct rlx
 }
 
 /* @behind: another of the graph, whose end it need not wait for to begin, as in a program's. */
-static int launch_one(struct gpu_rig *r, const struct rlx_g_launch *l, void *fn, void **args,
-		      bool behind)
-{
-	struct rlx_gpu_launch_attr pdl = { .id = r->d->v->launch_pdl, .value = { 1 } };
-	struct rlx_gpu_launch ex = {
-		.grid = { l->grid[0], l->grid[1], l->grid[2] },
-		.block = { l->block[0], l->block[1], l->block[2] },
-		.shared = l->shared, .stream = r->stream, .attr = &pdl, .n_attr = 1,
-	};
-
-	if (behind && pdl.id && r->d->attr[GPU_ATTR_MAJOR] >= GPU_PDL_MAJOR &&
-	    !atomic_load_explicit(&r->d->in_order, memory_order_relaxed))
-		return r->d->api->launch_ex(&ex, fn, args, NULL);
-	return r->d->api->launch(fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-				 l->block[1], l->block[2], l->shared, r->stream, args, NULL);
-}
-
 static int launch(struct gpu_rig *r, const struct rlx_g_launch *l, void *fn, struct rlx_g_env *env,
 		  bool behind)
 {
@@ -65,7 +48,7 @@ static int launch(struct gpu_rig *r, const struct rlx_g_launch *l, void *fn, str
 	int rc = 0;
 
 	for (env->pass = 0; env->pass < (l->n_launches ? l->n_launches : 1) && !rc; env->pass++)
-		rc = launch_one(r, l, fn, args, behind);
+		rc = gpu_launch_kernel(r->d, l, fn, args, r->stream, behind);
 	return rc;
 }
 

@@ -78,7 +78,6 @@ static DEV inline struct conv conv_at(const struct rlx_k_conv_nd &a,
 	c.taps = 1;
 	for (int i = 2; i >= 0; i--) {
 		int n = (int)rlx_g_conv_phases(&a, i);
-
 		int64_t own;
 
 		phase = divide(phase, n, &own);

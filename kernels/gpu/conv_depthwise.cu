@@ -126,12 +126,12 @@ static DEV inline void sum_planes(real (&sum)[ROWS][PER], const struct rlx_k_con
 	}
 }
 
-/* A thread's place in a plane of the result, of a phase. */
-struct seat {
+/* A thread's tile of a plane of the result, of a phase: its first row and column. */
+struct thread_tile {
 	int	row, col;
 	int64_t	pixel;		/* of the first row, in plane 0 */
 
-	DEV seat(const struct rlx_k_conv_nd &a, const struct conv &c, unsigned int unit)
+	DEV thread_tile(const struct rlx_k_conv_nd &a, const struct conv &c, unsigned int unit)
 	{
 		const unsigned int wide = (unsigned int)(c.dim[2].n + PER - 1) / PER;
 
@@ -181,10 +181,10 @@ static DEV inline void add_ends(real (&add)[ROWS][PER], const struct rlx_k_conv_
 						    o.res + at + e, r < to.rows)) : 0);
 }
 
-/* The ends of the thread's sums. */
-static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
-			      real (&sum)[ROWS][PER], const real (&add)[ROWS][PER],
-			      const struct target &to)
+/* The epilogue of the thread's sums. */
+static DEV inline void epilogue(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				real (&sum)[ROWS][PER], const real (&add)[ROWS][PER],
+				const struct target &to)
 {
 	const struct conv_ends bare = { (const void *)0, (const out_mem *)0, o.y, (real *)0,
 					o.plane };
@@ -206,7 +206,7 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 
 /* Plane @i of the result: of an image, a channel, and the outermost dimension. */
 static DEV inline void one_plane(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
-				 const struct conv &c, const struct seat &s, int64_t i)
+				 const struct conv &c, const struct thread_tile &s, int64_t i)
 {
 	int64_t z = 0, channel, image, group, row = 0;
 	real sum[ROWS][PER] = {}, add[ROWS][PER];
@@ -234,7 +234,7 @@ static DEV inline void one_plane(const struct rlx_k_conv_nd &a, const struct con
 	to.rows = c.dim[1].n - s.row;
 	add_ends(add, a, o, to);
 	sum_planes(sum, a, c, p, (int)z);
-	finish(a, o, sum, add, to);
+	epilogue(a, o, sum, add, to);
 }
 
 RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
@@ -253,7 +253,7 @@ RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
 		unsigned int unit = blockIdx.x * 256 + threadIdx.x - own * units;
 
 		for (; unit < units && own < each; unit += gridDim.x * 256) {
-			struct seat s(a, c, unit);
+			struct thread_tile s(a, c, unit);
 
 			for (int64_t i = (int64_t)blockIdx.y * each + own; i < planes;
 			     i += (int64_t)gridDim.y * each)

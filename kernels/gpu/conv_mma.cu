@@ -84,7 +84,6 @@ static DEV inline void repack(const struct rlx_k_conv_nd &a, const struct rlx_g_
 	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
 	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
-
 	const uint16_t *x = (const uint16_t *)RLX_G_PTR(const mem, a.x);
 
 	if (a.skips)

@@ -16,20 +16,22 @@
 
 #include "kernels/conv.h"
 
-/* Rounded up; by 32 bits where that does, as divide() (move.h): 64 are slow on a GPU. */
+/* By 32 bits where that does, as divide() (move.h): 64 are slow on a GPU. */
+static inline int64_t rlx_g_conv_quotient(uint64_t n, uint64_t by)
+{
+	return (int64_t)((n | by) >> 32 == 0 ? (uint32_t)n / (uint32_t)by : n / by);
+}
+
+/* Rounded up. */
 static inline int64_t rlx_g_conv_split(int64_t n, int64_t by)
 {
-	if (((uint64_t)n | (uint64_t)by) >> 31 == 0)
-		return ((uint32_t)n + (uint32_t)by - 1) / (uint32_t)by;
-	return (n + by - 1) / by;
+	return rlx_g_conv_quotient((uint64_t)(n + by - 1), (uint64_t)by);
 }
 
 /* Of @n channels those of a group. */
 static inline int64_t rlx_g_conv_group(const struct rlx_k_conv_nd *a, size_t n)
 {
-	if (((uint64_t)n | (uint64_t)a->groups) >> 32 == 0)
-		return (uint32_t)n / (uint32_t)a->groups;
-	return (int64_t)(n / a->groups);
+	return rlx_g_conv_quotient(n, a->groups);
 }
 
 /* A kernel knows that when it is compiled. */

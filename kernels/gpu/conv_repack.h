@@ -79,7 +79,7 @@ template <int BLOCK, bool SKIPS> struct conv_repacking {
 	{
 		const int64_t channels = (int64_t)(a.ic / a.groups), wide = rlx_g_conv_wide(&a);
 		const int64_t plane = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
-		const int64_t all = SKIPS ? (int64_t)(a.out[0] * a.out[1] * a.out[2]) : plane;
+		const int64_t all = SKIPS ? rlx_g_conv_repacked_pixels(&a) : plane;
 		int64_t line, of, image, pixel, c0, group, lines, at;
 		int p = (int)threadIdx.x % (REPACK / 2) * 2;
 

@@ -158,12 +158,12 @@ static inline int64_t rlx_g_ceil(int64_t n, int64_t by)
 }
 
 /*
- * The blocks of @l, of which a multiprocessor could have @resident, evenly over the chip: those of
- * a launch that begins while the one ahead still runs would fill multiprocessors which that one
- * left idle, and take as long as so many blocks do there. More shared memory than they need lets no
- * more of them in than each multiprocessor's share.
+ * Occupancy limited to an even share of the grid: with programmatic dependent launch (PDL) blocks
+ * that begin while the launch ahead still runs would pile up on the multiprocessors that it left
+ * idle, @resident of them on each, and take as long as so many do there. More shared memory than
+ * they need lets no more of them in than each multiprocessor's share.
  */
-static inline void rlx_g_share_out(struct rlx_g_launch *l, int64_t resident)
+static inline void rlx_g_limit_occupancy(struct rlx_g_launch *l, int64_t resident)
 {
 	int64_t each = l->processors ? rlx_g_ceil((int64_t)l->grid[0], l->processors) : resident;
 	uint32_t all = l->chip ? l->chip->smem_sm : 228 << 10, bytes;

@@ -666,7 +666,7 @@ static inline bool rlx_g_gemm_mma_plan(const void *args, unsigned int i, struct 
 	if (i >= sizeof(edge) / sizeof(edge[0]))
 		return false;
 	rlx_g_gemm_mma_tile(a, 2, edge[i], l);
-	rlx_g_share_out(l, rlx_g_gemm_mma_resident(edge[i]));
+	rlx_g_limit_occupancy(l, rlx_g_gemm_mma_resident(edge[i]));
 	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_TRANS_A = a->trans_a,
 		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = edge[i]);
 	return true;
@@ -686,7 +686,7 @@ static inline bool rlx_g_gemm_i8_plan(const void *args, unsigned int i, struct r
 	if (i > 1)
 		return false;
 	rlx_g_gemm_mma_tile(g, 1, RLX_G_GEMM_EDGE(!i), l);
-	rlx_g_share_out(l, rlx_g_gemm_mma_resident(RLX_G_GEMM_EDGE(!i)));
+	rlx_g_limit_occupancy(l, rlx_g_gemm_mma_resident(RLX_G_GEMM_EDGE(!i)));
 	RLX_G_VARIANT(l, gemm_i8, .GEMM_B_COLS = g->b_form == RLX_B_COLS,
 		      .GEMM_EDGE = RLX_G_GEMM_EDGE(!i));
 	return true;

@@ -166,7 +166,7 @@ static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_
 	if (by.shares > 1)
 		l->scratch = (uint64_t)(tiles * by.shares * m * n * 4);
 	l->shared = (uint32_t)(loaded > sums ? loaded : sums);
-	rlx_g_share_out(l, 512 / l->block[0]);
+	rlx_g_limit_occupancy(l, 512 / l->block[0]);
 	RLX_G_VARIANT(l, gemm_tiled, .GEMM_TRANS_A = a->trans_a,
 		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
 		      .GEMM_TEAMS = by.teams, .GEMM_SPLIT_K = by.shares > 1);
@@ -322,7 +322,7 @@ static inline bool rlx_g_gemm_ordered_plan(const void *args, unsigned int i,
 		l->can = false;
 	if (i < 4) {
 		l->shared = rlx_g_gemm_ordered_shared(m, n, parts);
-		rlx_g_share_out(l, 512 / l->block[0]);
+		rlx_g_limit_occupancy(l, 512 / l->block[0]);
 	}
 	l->can = l->can && l->shared <= l->most_shared;
 	RLX_G_VARIANT(l, gemm_ordered, .GEMM_TRANS_A = a->trans_a,
@@ -418,7 +418,7 @@ static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, bool large,
 				      struct rlx_g_launch *l)
 {
 	rlx_g_gemm_mma_tile(a, 4, RLX_G_GEMM_EDGE(large), l);
-	rlx_g_share_out(l, rlx_g_gemm_mma_resident(RLX_G_GEMM_EDGE(large)));
+	rlx_g_limit_occupancy(l, rlx_g_gemm_mma_resident(RLX_G_GEMM_EDGE(large)));
 	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_TYPES(a), .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
 		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 }

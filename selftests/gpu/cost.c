@@ -82,7 +82,7 @@ TEST(shared_out)
 			uint32_t sm = l.chip->smem_sm;
 
 			rlx_g_line(&l, row[i].blocks, 64);
-			rlx_g_share_out(&l, row[i].resident);
+			rlx_g_limit_occupancy(&l, row[i].resident);
 			CHECK(l.shared >= 10 << 10 && l.shared <= l.most_shared);
 			CHECKF((uint32_t)row[i].most * (l.shared + 1024) <= sm &&
 			       (arch < 90 || row[i].most == row[i].resident ||
