@@ -69,47 +69,21 @@ static enum rlx_status control(struct rlx_lower *lo)
 	return lo->ops->host_fallback(lo, RLX_CALL_CONTROL);
 }
 
-enum rlx_status cpu_lower_if(struct rlx_lower *lo)
-{
-	return control(lo);
+#define CONTROL(op)							\
+enum rlx_status cpu_lower_##op(struct rlx_lower *lo)			\
+{									\
+	return control(lo);						\
 }
-
-enum rlx_status cpu_lower_while(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
-enum rlx_status cpu_lower_scan(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
-/* No graph, but an evaluation that is the op's own all the same. */
-enum rlx_status cpu_lower_all_reduce(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
-enum rlx_status cpu_lower_reduce_scatter(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
-enum rlx_status cpu_lower_all_gather(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
-enum rlx_status cpu_lower_own_part(struct rlx_lower *lo)
-{
-	return control(lo);
-}
-
+CONTROL(if)
+CONTROL(while)
+CONTROL(scan)
+/* No graphs, but an evaluation that is the op's own all the same. */
+CONTROL(all_reduce)
+CONTROL(reduce_scatter)
+CONTROL(all_gather)
+CONTROL(own_part)
 /* The program's own function is what a CPU runs. */
-enum rlx_status cpu_lower_custom(struct rlx_lower *lo)
-{
-	return control(lo);
-}
+CONTROL(custom)
 
 enum rlx_status cpu_add_bodies(struct rlx_code *code, struct rlx_error *err)
 {

@@ -22,8 +22,7 @@ static enum rlx_status lower_collective(struct rlx_lower *lo)
 
 	if (p->ranks == 1)
 		return rlx_lower_copy(lo);
-	if (lo->strict && lo->st->def->index != RLX_OP_all_gather &&
-	    lo->st->def->index != RLX_OP_own_part)
+	if (lo->strict && rlx_op_sums_ranks(lo->st->def))
 		return rlx_lower_unsupported(lo, "in which order ranks are added up is the "
 					     "communicator's to say");
 	a = rlx_lower_args(lo, sizeof(*a));
@@ -41,25 +40,15 @@ static enum rlx_status lower_collective(struct rlx_lower *lo)
 	return RLX_OK;
 }
 
-enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
-{
-	return lower_collective(lo);
+#define COLLECTIVE(op)							\
+enum rlx_status gpu_lower_##op(struct rlx_lower *lo)			\
+{									\
+	return lower_collective(lo);					\
 }
-
-enum rlx_status gpu_lower_reduce_scatter(struct rlx_lower *lo)
-{
-	return lower_collective(lo);
-}
-
-enum rlx_status gpu_lower_all_gather(struct rlx_lower *lo)
-{
-	return lower_collective(lo);
-}
-
-enum rlx_status gpu_lower_own_part(struct rlx_lower *lo)
-{
-	return lower_collective(lo);
-}
+COLLECTIVE(all_reduce)
+COLLECTIVE(reduce_scatter)
+COLLECTIVE(all_gather)
+COLLECTIVE(own_part)
 
 /* The workspace's value that a call sums in place; 0: it sums from one place to another. */
 static uint32_t summed(const struct gpu_code *c, const struct gpu_call *call)

@@ -25,11 +25,16 @@ enum rlx_status rlx_graph_eval_by(const struct rlx_graph *g, const struct rlx_te
 				  struct rlx_tensor *out, rlx_eval_node *by, void *ctx,
 				  struct rlx_error *err);
 
-/* Does the op wait for other processes? */
+/* Does the op add up what processes have? */
+static inline bool rlx_op_sums_ranks(const struct rlx_op_def *def)
+{
+	return def->index == RLX_OP_all_reduce || def->index == RLX_OP_reduce_scatter;
+}
+
+/* Does it wait for other processes? */
 static inline bool rlx_op_waits_for_ranks(const struct rlx_op_def *def)
 {
-	return def->index == RLX_OP_all_reduce || def->index == RLX_OP_reduce_scatter ||
-	       def->index == RLX_OP_all_gather;
+	return rlx_op_sums_ranks(def) || def->index == RLX_OP_all_gather;
 }
 
 /* May steps of @def over @ranks run by @c? */

@@ -12,11 +12,6 @@ SAME_LAYOUT(reduce_scatter);
 SAME_LAYOUT(all_gather);
 SAME_LAYOUT(own_part);
 
-static bool is_sum(const struct rlx_op_def *def)
-{
-	return def->index == RLX_OP_all_reduce || def->index == RLX_OP_reduce_scatter;
-}
-
 enum rlx_status op_collective_infer(struct rlx_infer *q)
 {
 	int32_t ranks = ((const struct rlx_op_all_reduce *)q->args)->ranks;
@@ -25,7 +20,8 @@ enum rlx_status op_collective_infer(struct rlx_infer *q)
 
 	if (ranks < 1)
 		return op_fail(q, RLX_EINVAL, "ranks is %d; there is one at least", ranks);
-	if (is_sum(q->def) && dt != RLX_F64 && dt != RLX_F32 && dt != RLX_I64 && dt != RLX_I32)
+	if (rlx_op_sums_ranks(q->def) && dt != RLX_F64 && dt != RLX_F32 && dt != RLX_I64 &&
+	    dt != RLX_I32)
 		return op_fail(q, RLX_ETYPE, "%s; sums are of f64, f32, i64 and i32: cast it",
 			       rlx_dtype_name(dt));
 	q->out[0] = *q->in[0];

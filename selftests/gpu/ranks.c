@@ -213,13 +213,25 @@ static void steps(struct train_rig *r, struct rlx_comm *c)
 	CHECK(!rlx_comm_barrier(c));
 }
 
+/* Between what one process has and rank 0 had, @n floats of its @what. */
+static double most_apart(const float *one, size_t n, const char *what)
+{
+	double most = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
+	printf("# %zu floats of %s, at most %.3g apart\n", n, what, most);
+	return most;
+}
+
 TEST(states_are_equal_on_all_and_those_of_one_process)
 {
 	static float one[STATE_FLOATS];
-	double loss, most = 0;
+	double loss;
 	struct train_rig r;
 	unsigned int part;
-	size_t n, i;
+	size_t n;
 	int step;
 
 	need_two();
@@ -241,10 +253,7 @@ TEST(states_are_equal_on_all_and_those_of_one_process)
 	}
 	n = states_of(&r, one);
 	CHECK_EQ(n, seen->n[0]);
-	for (i = 0; i < n; i++)
-		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
-	printf("# %zu floats of states, at most %.3g apart\n", n, most);
-	CHECK(most < 1e-5);
+	CHECK(most_apart(one, n, "states") < 1e-5);
 	train_end(&r);
 }
 
@@ -335,8 +344,7 @@ static void check_parts_of_steps(void)
 	static float one[STATE_FLOATS];
 	struct train_rig r;
 	unsigned int part;
-	double most = 0;
-	size_t n, i;
+	size_t n;
 	int step;
 
 	zero = true;
@@ -353,10 +361,7 @@ static void check_parts_of_steps(void)
 		}
 	n = variables_of(&r, one);
 	CHECK_EQ(n, seen->n[0]);
-	for (i = 0; i < n; i++)
-		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
-	printf("# %zu floats of variables, at most %.3g apart\n", n, most);
-	CHECK(most < 1e-5);
+	CHECK(most_apart(one, n, "variables") < 1e-5);
 	train_end(&r);
 }
 
