@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * 8-bit convolution by AMX tiles: two of sixteen channels' weights by two of sixteen pixels'
- * groups, which is how panels lie. Sums 0 to 3, weights 4 and 5, pixels 6 and 7. Zero points come
- * in afterwards, as with VNNI; groups that fill up a step have weights of 0.
+ * 8-bit convolution by AMX: A is tiles of sixteen channels' weights, B those of sixteen pixels'
+ * groups, which is how panels lie. Zero points come in afterwards, as with VNNI; groups that fill
+ * up a step have weights of 0.
  */
-#include "kernels/simd/tile_amx.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/tile_grid.h"
 
 #define DEPTH	4
 typedef uint8_t i8_elem;
@@ -59,55 +58,19 @@ static void tiles_shape(size_t rows)
 	tile_config(&s);
 }
 
-RLX_INLINE void sums_load(const struct i8_tile *t, int32_t *y, const int na, const int k)
-{
-	if (!t->acc) {
-		TILE_ZERO(0);
-		TILE_ZERO(1);
-		TILE_ZERO(2);
-		TILE_ZERO(3);
-		return;
-	}
-	TILE_LOAD(0, t->y, PITCH);
-	if (k > 1)
-		TILE_LOAD(1, t->y + PANEL / 2, PITCH);
-	if (na > 1)
-		TILE_LOAD(2, y, PITCH);
-	if (na > 1 && k > 1)
-		TILE_LOAD(3, y + PANEL / 2, PITCH);
-}
-
-/* @y: the sums of the second tile of channels */
 RLX_INLINE void tile_of(const struct i8_tile *t, const int na, const int k)
 {
-	const size_t first = first_rows(t->rows) * STEP, steps = (t->n + STEP - 1) / STEP;
-	int32_t *y = t->y + first_rows(t->rows) * PANEL;
+	const size_t first = first_rows(t->rows), steps = (t->n + STEP - 1) / STEP;
+	const size_t right = TILE_COLSB;	/* to the second half of a panel */
+	char *y = (char *)t->y, *second = y + first * PITCH;
 	const int32_t *w = t->w, *x = t->x;
 	size_t i;
 
-	sums_load(t, y, na, k);
-	for (i = 0; i < steps; i++, w += t->rows * STEP, x += STEP * PANEL) {
-		TILE_LOAD(4, w, TILE_COLSB);
-		TILE_LOAD(6, x, PITCH);
-		TILE_DP_SU8(0, 4, 6);
-		if (na > 1) {
-			TILE_LOAD(5, w + first, TILE_COLSB);
-			TILE_DP_SU8(2, 5, 6);
-		}
-		if (k > 1) {
-			TILE_LOAD(7, x + PANEL / 2, PITCH);
-			TILE_DP_SU8(1, 4, 7);
-		}
-		if (na > 1 && k > 1)
-			TILE_DP_SU8(3, 5, 7);
-	}
-	TILE_STORE(0, t->y, PITCH);
-	if (k > 1)
-		TILE_STORE(1, t->y + PANEL / 2, PITCH);
-	if (na > 1)
-		TILE_STORE(2, y, PITCH);
-	if (na > 1 && k > 1)
-		TILE_STORE(3, y + PANEL / 2, PITCH);
+	tile_grid_load(t->acc ? y : NULL, second, right, PITCH, na, k);
+	for (i = 0; i < steps; i++, w += t->rows * STEP, x += STEP * PANEL)
+		TILE_GRID_STEP(TILE_DP_SU8, na, k, w, w + first * STEP, TILE_COLSB, x,
+			       x + PANEL / 2, PITCH);
+	tile_grid_store(y, second, right, PITCH, na, k);
 }
 
 static void tile_run(const struct i8_tile *t)

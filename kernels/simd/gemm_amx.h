@@ -17,8 +17,7 @@
  *	gx_kind(g)		the kind of this product, a function declared before
  */
 #include "kernels/gemm.h"
-#include "kernels/simd/tile_amx.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/tile_grid.h"
 
 #define GD_NR		32
 #include "kernels/simd/gemm_pack.h"
@@ -63,69 +62,23 @@ struct gt {
 	size_t		lines;
 };
 
-/* The tiles: sums 0 to 3, A 4 and 5, B 6 and 7; with four of B 5 is B's. */
-RLX_INLINE void gt_start(const struct gt *t, const int na, const int nb)
-{
-	size_t ld = t->ldf;
-
-	if (!t->from[0]) {
-		TILE_ZERO(0);
-		TILE_ZERO(1);
-		TILE_ZERO(2);
-		TILE_ZERO(3);
-		return;
-	}
-	TILE_LOAD(0, t->from[0], ld);
-	if (nb > 1)
-		TILE_LOAD(1, t->from[0] + TILE_COLSB, ld);
-	if (nb > 2)
-		TILE_LOAD(2, t->from[0] + 2 * TILE_COLSB, ld);
-	if (nb > 3)
-		TILE_LOAD(3, t->from[0] + 3 * TILE_COLSB, ld);
-	if (na > 1)
-		TILE_LOAD(2, t->from[1], ld);
-	if (na > 1 && nb > 1)
-		TILE_LOAD(3, t->from[1] + TILE_COLSB, ld);
-}
-
-RLX_INLINE void gt_end(const struct gt *t, const int na, const int nb)
-{
-	size_t ld = t->ldc;
-
-	TILE_STORE(0, t->c[0], ld);
-	if (nb > 1)
-		TILE_STORE(1, t->c[0] + TILE_COLSB, ld);
-	if (nb > 2)
-		TILE_STORE(2, t->c[0] + 2 * TILE_COLSB, ld);
-	if (nb > 3)
-		TILE_STORE(3, t->c[0] + 3 * TILE_COLSB, ld);
-	if (na > 1)
-		TILE_STORE(2, t->c[1], ld);
-	if (na > 1 && nb > 1)
-		TILE_STORE(3, t->c[1] + TILE_COLSB, ld);
-}
-
+/* With more than two tiles of B sums 2 and 3 are theirs, and 5 is B's. */
 RLX_INLINE void gt_run(const struct gt *t, const int kind, const int na, const int nb)
 {
-	const char *a = t->a[0], *a1 = t->a[1], *b = t->b, *next = t->next;
-	const size_t lda = t->lda, skip = t->skip, lines = t->lines;
+	const char *a = t->a[0], *a1 = t->a[1], *b = t->b, *next = t->next, *from = t->from[0];
+	const size_t skip = t->skip, lines = t->lines;
+	const int two = nb < 2 ? nb : 2;
 	size_t steps, i;
 
-	gt_start(t, na, nb);
+	tile_grid_load(from, t->from[1], TILE_COLSB, t->ldf, na, two);
+	if (from && nb > 2)
+		TILE_LOAD(2, from + 2 * TILE_COLSB, t->ldf);
+	if (from && nb > 3)
+		TILE_LOAD(3, from + 3 * TILE_COLSB, t->ldf);
 	for (steps = t->steps; steps; steps--) {
-		TILE_LOAD(4, a, lda);
-		TILE_LOAD(6, b, GX_ROW);
-		GX_DP(kind, 0, 4, 6);
-		if (na > 1) {
-			TILE_LOAD(5, a1, lda);
-			GX_DP(kind, 2, 5, 6);
-		}
-		if (nb > 1) {
-			TILE_LOAD(7, b + TILE_COLSB, GX_ROW);
-			GX_DP(kind, 1, 4, 7);
-		}
-		if (na > 1 && nb > 1)
-			GX_DP(kind, 3, 5, 7);
+#define GT_DP(c, a, b)	GX_DP(kind, c, a, b)
+		TILE_GRID_STEP(GT_DP, na, two, a, a1, t->lda, b, b + TILE_COLSB, GX_ROW);
+#undef GT_DP
 		if (nb > 2) {
 			TILE_LOAD(5, b + skip, GX_ROW);
 			GX_DP(kind, 2, 4, 5);
@@ -143,7 +96,11 @@ RLX_INLINE void gt_run(const struct gt *t, const int kind, const int na, const i
 		b += GX_STEP;
 		next += GX_STEP;
 	}
-	gt_end(t, na, nb);
+	tile_grid_store(t->c[0], t->c[1], TILE_COLSB, t->ldc, na, two);
+	if (nb > 2)
+		TILE_STORE(2, t->c[0] + 2 * TILE_COLSB, t->ldc);
+	if (nb > 3)
+		TILE_STORE(3, t->c[0] + 3 * TILE_COLSB, t->ldc);
 }
 
 #define GX_GRID(kind, na, nb)						\
