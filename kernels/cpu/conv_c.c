@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_tile.h"
+#include "kernels/cpu/conv_unit.h"
 
 rlx_k_fn RLX_K(conv_c);
 rlx_k_fn RLX_K(conv_c_pack);
@@ -34,12 +35,6 @@ struct run {
 	bool		fused;			/* fuse is all of act */
 };
 
-/* A unit, taken apart. @oy: the first of its rows */
-struct unit {
-	size_t	n, g, oy, ox, rows, cols, pair, pairs;
-	size_t	block;		/* counts (image, group, plane block) */
-};
-
 /* The @i-th row of the output, in the order of units: those a->apart from one another. */
 static size_t row_get(const struct rlx_k_conv_c *a, size_t i)
 {
@@ -57,7 +52,7 @@ struct row {
 	ptrdiff_t	in;		/* row 0 of taps */
 };
 
-static struct row row_first(const struct rlx_k_conv_c *a, const struct unit *u)
+static struct row row_first(const struct rlx_k_conv_c *a, const struct conv_unit *u)
 {
 	struct row r = { .oy = u->oy };
 
@@ -77,24 +72,12 @@ static void row_next(const struct rlx_k_conv_c *a, struct row *r)
 	r->in = shares ? r->in + (ptrdiff_t)a->step : end - (ptrdiff_t)r->y[0];
 }
 
-static struct unit unit_get(const struct run *r, size_t i)
+static struct conv_unit unit_get(const struct run *r, size_t i)
 {
-	const struct rlx_k_conv_c *a = r->a;
-	struct unit u = { .pair = i % a->nchunk * a->chunk };
-	size_t first;
+	const struct conv_grid grid = CONV_GRID(r->a, r->pairs);
+	struct conv_unit u = conv_unit_at(&grid, i);
 
-	i /= a->nchunk;
-	u.block = i;
-	u.g = i % a->groups;
-	i /= a->groups;
-	u.ox = i % a->ncols * a->cols;
-	i /= a->ncols;
-	first = i % a->nrows * a->rows;
-	u.oy = row_get(a, first);
-	u.n = i / a->nrows;
-	u.cols = a->ow - u.ox < a->cols ? a->ow - u.ox : a->cols;
-	u.rows = a->oh - first < a->rows ? a->oh - first : a->rows;
-	u.pairs = r->pairs - u.pair < a->chunk ? r->pairs - u.pair : a->chunk;
+	u.oy = row_get(r->a, u.oy);
 	return u;
 }
 
@@ -180,7 +163,7 @@ static void copy_row(const struct rlx_k_conv_c *a, float *dst,
 }
 
 /* Row @iy of the input, of all channels, to row @at of the copy. */
-static void copy_channels(const struct run *r, const struct unit *u, const float *x, size_t iy,
+static void copy_channels(const struct run *r, const struct conv_unit *u, const float *x, size_t iy,
 			  size_t at)
 {
 	const struct rlx_k_conv_c *a = r->a;
@@ -200,7 +183,7 @@ static void copy_channels(const struct run *r, const struct unit *u, const float
 }
 
 /* What taps read, each row once: those in the padding are read by none. */
-static void copy_block(const struct run *r, const struct unit *u, const float *x)
+static void copy_block(const struct run *r, const struct conv_unit *u, const float *x)
 {
 	const struct rlx_k_conv_c *a = r->a;
 	struct row row = row_first(a, u);
@@ -217,7 +200,7 @@ static void copy_block(const struct run *r, const struct unit *u, const float *x
 		}
 }
 
-static void block_begin(struct run *r, const struct unit *u)
+static void block_begin(struct run *r, const struct conv_unit *u)
 {
 	const struct rlx_k_conv_c *a = r->a;
 	const float *x = a->x + u->n * a->x_n +
@@ -278,7 +261,7 @@ static void row_terms(const struct run *r, struct pair *p, const struct terms *p
 }
 
 /* One pass over some terms, for all pixels of the unit. */
-static void pass_run(const struct run *r, const struct unit *u, struct pair *p,
+static void pass_run(const struct run *r, const struct conv_unit *u, struct pair *p,
 		     const struct terms *pass)
 {
 	const struct rlx_k_conv_c *a = r->a;
@@ -318,7 +301,7 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p,
 }
 
 /* @pairs: 1, or as many as a wide tile takes. */
-static void pair_run(const struct run *r, const struct unit *u, size_t pair,
+static void pair_run(const struct run *r, const struct conv_unit *u, size_t pair,
 		     size_t pairs)
 {
 	const struct rlx_k_conv_c *a = r->a;
@@ -359,7 +342,7 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 }
 
 /* How many of the @left pairs from @pair on the next tiles take. */
-static size_t pairs_at_once(const struct run *r, const struct unit *u,
+static size_t pairs_at_once(const struct run *r, const struct conv_unit *u,
 			    size_t pair, size_t left)
 {
 	size_t blocks = (r->a->oc / r->a->groups + C - 1) / C;
@@ -378,7 +361,7 @@ void RLX_K(conv_c)(const void *args, size_t begin, size_t end, void *scratch)
 
 	run_init(&r, args, scratch);
 	for (i = begin; i < end; i++) {
-		struct unit u = unit_get(&r, i);
+		struct conv_unit u = unit_get(&r, i);
 
 		if (u.block != loaded)
 			block_begin(&r, &u);

@@ -3,7 +3,7 @@
  * How convolutions are cut into units: shared by all levels, so built at the
  * base level alone.
  */
-#include "kernels/conv.h"
+#include "kernels/cpu/conv_plan.h"
 
 #ifdef RLX_ISA_base
 
@@ -15,16 +15,6 @@
 #define UNITS		16
 #define TILE_MAX	14	/* the widest tile of any level */
 #define PAIR		2	/* output blocks of a tile */
-
-static size_t ceil_div(size_t a, size_t b)
-{
-	return a / b + (a % b != 0);
-}
-
-static size_t min_sz(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
 
 static size_t max_sz(size_t a, size_t b)
 {
@@ -53,22 +43,6 @@ static size_t pass_steps(size_t terms, size_t step)
 	return ceil_div(steps, ceil_div(terms, RLX_CONV_TERMS));
 }
 
-/* Product of @n factors; false on overflow or beyond what pointers reach. */
-static bool product(size_t *out, const size_t *f, size_t n)
-{
-	size_t i, p = 1;
-
-	for (i = 0; i < n; i++)
-		if (__builtin_mul_overflow(p, f[i], &p))
-			return false;
-	*out = p;
-	return p <= PTRDIFF_MAX / 16;
-}
-
-#define PRODUCT(out, ...)						\
-	product(out, (const size_t[]){ __VA_ARGS__ },			\
-		sizeof((const size_t[]){ __VA_ARGS__ }) / sizeof(size_t))
-
 bool rlx_conv_blocked_size(enum rlx_isa isa, size_t n, size_t channels,
 			   size_t pixels, size_t *bytes)
 {
@@ -88,7 +62,7 @@ static bool reach(size_t k, size_t d, size_t *out)
 	return true;
 }
 
-static bool shape_ok(const struct rlx_k_conv_c *a)
+bool rlx_conv_shape_ok(const struct rlx_k_conv_c *a)
 {
 	size_t t, rh, rw;
 
@@ -108,8 +82,7 @@ static bool shape_ok(const struct rlx_k_conv_c *a)
 	       a->pt < PTRDIFF_MAX / 16 && a->pl < PTRDIFF_MAX / 16;
 }
 
-/* 1 x 1 without stride or padding: pixels form one row. */
-static bool is_flat(const struct rlx_k_conv_c *a)
+bool rlx_conv_is_flat(const struct rlx_k_conv_c *a)
 {
 	return a->kh == 1 && a->kw == 1 && a->sh == 1 && a->sw == 1 &&
 	       !a->pt && !a->pl && a->ih == a->oh && a->iw == a->ow;
@@ -202,7 +175,7 @@ bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
 	size_t icg, ocg, pairs;
 	double flop;
 
-	if (!shape_ok(a))
+	if (!rlx_conv_shape_ok(a))
 		return false;
 	icg = a->ic / a->groups;
 	ocg = a->oc / a->groups;
@@ -211,7 +184,7 @@ bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
 	if (a->groups > 1 &&
 	    (a->x_plain || icg % a->c || ocg % a->c))
 		return false;
-	if (is_flat(a) && !a->x_plain) {
+	if (rlx_conv_is_flat(a) && !a->x_plain) {
 		a->iw = a->ow = a->oh * a->ow;
 		a->ih = a->oh = 1;
 	}
@@ -278,7 +251,7 @@ bool rlx_wino_c_init(enum rlx_isa isa, struct rlx_k_wino_c *a)
 	size_t pos = (a->m + 2) * (a->m + 2), icp, pairs, tiles;
 	double flop;
 
-	if ((a->m != 2 && a->m != 4) || !shape_ok(&shape))
+	if ((a->m != 2 && a->m != 4) || !rlx_conv_shape_ok(&shape))
 		return false;
 	a->c = rlx_conv_block(isa);
 	a->ty = ceil_div(a->oh, a->m);
@@ -372,7 +345,7 @@ bool rlx_dw_c_init(enum rlx_isa isa, struct rlx_k_dw_c *a)
 	};
 	double flop;
 
-	if (!shape_ok(&shape))
+	if (!rlx_conv_shape_ok(&shape))
 		return false;
 	a->c = rlx_conv_block(isa);
 	flop = 2.0 * (double)(a->c * a->kh * a->kw) * (double)a->ow;
