@@ -20,6 +20,8 @@ enum {
 	RLX_CONV_BF16_BLOCK = 16,	/* channels of a block, columns of a tile */
 	RLX_CONV_BF16_STEP = 32,	/* terms of a step */
 	RLX_CONV_BF16_PIXELS = 16,	/* of a tile, most */
+	/* bytes of a tile's sums by a pair of blocks */
+	RLX_CONV_BF16_SUMS = 2 * RLX_CONV_BF16_PIXELS * RLX_CONV_BF16_BLOCK * 4,
 };
 
 /**
@@ -50,13 +52,15 @@ struct rlx_k_conv_bf16 {
 	bool		x_plain, y_plain, bias_bf16, res_f32, y_f32;
 	/* derived by rlx_conv_bf16_init() */
 	bool		by_row;		/* a step is a part of a row of taps, not of one tap */
+	bool		rows_apart, cols_apart;	/* far taps: the copy has each by itself */
 	size_t		row_steps;	/* steps of a row of taps, or else of a tap */
 	size_t		steps, part;	/* of K; summed before the next tile's turn */
 	size_t		width;		/* pixels of a tile */
 	size_t		rows, cols;	/* output pixels of a unit */
 	size_t		nrows, ncols;	/* units down, across */
 	size_t		chunk, nchunk;	/* pairs of output blocks of a unit, units */
-	size_t		ys, xs;		/* from a row or pixel of y to the next, in the copy */
+	size_t		ys, xs;		/* in the copy: from a row, a pixel of y to the next */
+	size_t		yt, xt;		/* ... and from a tap to the next */
 	size_t		in_rows, in_cols;	/* of the copy */
 };
 
@@ -79,10 +83,48 @@ static inline size_t rlx_conv_bf16_pairs(const struct rlx_k_conv_bf16 *a)
 	return (rlx_conv_bf16_blocks(a) + 1) / 2;
 }
 
-/* Bytes of a pixel of the copy: all that one row of the copy has of it, by step. */
+/* Tiles across a unit of @cols pixels; all are as wide, the last one may reach past these. */
+static inline size_t rlx_conv_bf16_across(const struct rlx_k_conv_bf16 *a, size_t cols)
+{
+	return (cols + a->width - 1) / a->width;
+}
+
+/* Rows of the copy that @rows output rows have. */
+static inline size_t rlx_conv_bf16_rows(const struct rlx_k_conv_bf16 *a, size_t rows)
+{
+	return a->rows_apart ? rows * a->kh : (rows - 1) * a->sh + (a->kh - 1) * a->dh + 1;
+}
+
+/* Bytes of a pixel of the copy, of a row of pixels, and of all that it has. */
+static inline size_t rlx_conv_bf16_pixel(const struct rlx_k_conv_bf16 *a)
+{
+	return (a->by_row ? a->row_steps : 1) * 2 * RLX_CONV_BF16_STEP;
+}
+
 static inline size_t rlx_conv_bf16_row(const struct rlx_k_conv_bf16 *a)
 {
-	return a->in_cols * (a->by_row ? a->row_steps : 1) * 2 * RLX_CONV_BF16_STEP;
+	return a->in_cols * rlx_conv_bf16_pixel(a);
+}
+
+static inline size_t rlx_conv_bf16_copy(const struct rlx_k_conv_bf16 *a)
+{
+	/* behind the last pixel's taps a block is written */
+	return a->in_rows * rlx_conv_bf16_row(a) * (a->by_row ? 1 : a->row_steps) +
+	       2 * RLX_CONV_BF16_BLOCK;
+}
+
+/* Scratch: where steps read, then floats of sums, then the copy. Bytes of the first two. */
+static inline size_t rlx_conv_bf16_offsets(const struct rlx_k_conv_bf16 *a)
+{
+	return (a->steps * sizeof(ptrdiff_t) + 63) / 64 * 64;
+}
+
+/* Of all tiles of a unit by a pair of blocks where K has parts, or else of two at a time. */
+static inline size_t rlx_conv_bf16_sums(const struct rlx_k_conv_bf16 *a)
+{
+	size_t tiles = a->part < a->steps ? a->rows * rlx_conv_bf16_across(a, a->cols) + 1 : 2;
+
+	return tiles * RLX_CONV_BF16_SUMS;
 }
 
 #endif

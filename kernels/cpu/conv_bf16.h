@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-#include "kernels/conv.h"
 #include "kernels/conv_bf16.h"
-#include "kernels/simd/act.h"
+#include "kernels/cpu/conv_act.h"
+#include "kernels/cpu/conv_unit.h"
 #include "kernels/simd/transpose.h"
 
 rlx_k_fn RLX_K(conv_bf16);
@@ -62,77 +62,51 @@ static void tiles_run(const struct tiles *t, int na, int nb);
 /* One call: what is the same for all its units, and what scratch holds. */
 struct run {
 	const struct rlx_k_conv_bf16 *a;
-	size_t		icg, ocg, blocks, pairs;	/* of a group */
-	size_t		row, plane;	/* bytes from a row of the copy, or from its channels, on */
+	struct conv_grid grid;
+	size_t		icg, ocg, blocks;	/* of a group */
+	size_t		pixel, row, plane;	/* bytes of the copy's, and of a step's channels */
+	size_t		next;			/* from those to the next step's of the same tap */
 	ptrdiff_t	*offs;
 	float		*sums;
 	char		*copy;
-	vf		lo, hi;		/* bounds that are all of the activation, if @clamps */
-	bool		clamps;
+	struct rlx_k_conv_c window;		/* for rlx_conv_rows() */
+	struct conv_act	act;
+	struct conv_fuse fuse;
+	bool		fused;			/* fuse is all of act */
 };
-
-/* A unit, taken apart. */
-struct unit {
-	size_t	n, g, oy, ox, rows, cols, pair, pairs;
-	size_t	block;		/* counts what has a copy of its own */
-};
-
-static struct unit unit_get(const struct run *r, size_t i)
-{
-	const struct rlx_k_conv_bf16 *a = r->a;
-	struct unit u = { .pair = i % a->nchunk * a->chunk };
-
-	i /= a->nchunk;
-	u.block = i;
-	u.g = i % a->groups;
-	i /= a->groups;
-	u.ox = i % a->ncols * a->cols;
-	i /= a->ncols;
-	u.oy = i % a->nrows * a->rows;
-	u.n = i / a->nrows;
-	u.cols = a->ow - u.ox < a->cols ? a->ow - u.ox : a->cols;
-	u.rows = a->oh - u.oy < a->rows ? a->oh - u.oy : a->rows;
-	u.pairs = r->pairs - u.pair < a->chunk ? r->pairs - u.pair : a->chunk;
-	return u;
-}
 
 static void offs_fill(struct run *r)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	size_t cb, y, x, j;
+	const size_t taps = a->by_row ? 1 : a->kw;
 	ptrdiff_t *o = r->offs;
+	size_t cb, y, x;
 
-	if (a->by_row) {
-		for (y = 0; y < a->kh; y++)
-			for (j = 0; j < a->row_steps; j++)
-				*o++ = (ptrdiff_t)(y * a->dh * r->row + j * STEP_BYTES);
-		return;
-	}
-	for (cb = 0; cb < a->row_steps; cb++)
-		for (y = 0; y < a->kh; y++)
-			for (x = 0; x < a->kw; x++)
-				*o++ = (ptrdiff_t)(cb * r->plane + y * a->dh * r->row +
-						   x * a->dw * STEP_BYTES);
+	for (y = 0; y < a->kh; y++)
+		for (cb = 0; cb < a->row_steps; cb++)
+			for (x = 0; x < taps; x++)
+				*o++ = (ptrdiff_t)(y * a->yt * r->row + cb * r->next +
+						   x * a->xt * r->pixel);
 }
 
 static void run_init(struct run *r, const struct rlx_k_conv_bf16 *a, void *scratch)
 {
-	size_t tiles = a->part < a->steps ? a->rows * ((a->cols + a->width - 1) / a->width) + 1 : 2;
-
 	r->a = a;
+	r->grid = CONV_GRID(a, rlx_conv_bf16_pairs(a));
 	r->icg = a->ic / a->groups;
 	r->ocg = a->oc / a->groups;
 	r->blocks = rlx_conv_bf16_blocks(a);
-	r->pairs = rlx_conv_bf16_pairs(a);
+	r->pixel = rlx_conv_bf16_pixel(a);
 	r->row = rlx_conv_bf16_row(a);
 	r->plane = a->in_rows * r->row;
+	r->next = a->by_row ? STEP_BYTES : r->plane;
+	r->window = (struct rlx_k_conv_c){ .ih = a->ih, .pt = a->pt, .kh = a->kh, .sh = a->sh,
+					   .dh = a->dh };
 	r->offs = scratch;
-	r->sums = (float *)((char *)scratch + (a->steps * sizeof(*r->offs) + 63) / 64 * 64);
-	r->copy = (char *)(r->sums + tiles * 2 * TILE);
-	r->lo = vf_set1(a->act == RLX_ACT_RELU ? 0 : a->act == RLX_ACT_CLIP ? a->act_a :
-			-__builtin_inff());
-	r->hi = vf_set1(a->act == RLX_ACT_CLIP ? a->act_b : __builtin_inff());
-	r->clamps = a->act == RLX_ACT_NONE || a->act == RLX_ACT_RELU || a->act == RLX_ACT_CLIP;
+	r->sums = (float *)((char *)scratch + rlx_conv_bf16_offsets(a));
+	r->copy = (char *)r->sums + rlx_conv_bf16_sums(a);
+	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
+	r->fused = conv_fuse_of(&r->act, &r->fuse);
 	offs_fill(r);
 }
 
@@ -160,18 +134,27 @@ RLX_INLINE __mmask32 mask_in(ptrdiff_t at, ptrdiff_t w)
 	return 0xffffffffu << lo & (hi < 32 ? (1u << hi) - 1 : 0xffffffffu);
 }
 
-/* Sixteen elements @step > 2 apart from @at on. */
-RLX_INLINE __m256i line_spread(const uint16_t *x, ptrdiff_t at, size_t step, ptrdiff_t w)
+/* Sixteen elements @t->step apart from @at on: by permutes of 64, or one by one. */
+RLX_INLINE __m256i line_spread(const uint16_t *x, ptrdiff_t at, const struct turn *t)
 {
-	const ptrdiff_t s = (ptrdiff_t)step;
+	static const uint16_t by[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+	const ptrdiff_t s = (ptrdiff_t)t->step, w = (ptrdiff_t)t->iw;
 	uint16_t e[16];
 
-	if (at >= 0 && at + 15 * s < w)
-		for (ptrdiff_t i = 0; i < 16; i++)
-			e[i] = x[at + i * s];
-	else
-		for (ptrdiff_t i = 0; i < 16; i++)
-			e[i] = at + i * s >= 0 && at + i * s < w ? x[at + i * s] : 0;
+	if (s <= 4) {
+		const __mmask32 lo = mask_in(at, w), hi = mask_in(at + 32, w);
+		const __m256i i = _mm256_mullo_epi16(_mm256_loadu_si256((const __m256i *)by),
+						     _mm256_set1_epi16((short)s));
+		const __m512i first = lo ? _mm512_maskz_loadu_epi16(lo, x + at) :
+				      _mm512_setzero_si512();
+		const __m512i then = hi ? _mm512_maskz_loadu_epi16(hi, x + at + 32) :
+				     _mm512_setzero_si512();
+
+		return _mm512_castsi512_si256(_mm512_permutex2var_epi16(
+				first, _mm512_castsi256_si512(i), then));
+	}
+	for (ptrdiff_t i = 0; i < 16; i++)
+		e[i] = at + i * s >= 0 && at + i * s < w ? x[at + i * s] : 0;
 	return _mm256_loadu_si256((const __m256i *)e);
 }
 
@@ -189,8 +172,7 @@ RLX_INLINE vi line_load(const struct line *l, const struct turn *t, ptrdiff_t at
 	else if (step == 2)
 		v = _mm512_cvtepi32_epi16(_mm512_maskz_loadu_epi16(m, p));
 	else
-		v = l->x ? line_spread(l->x, at, t->step, (ptrdiff_t)t->iw) :
-		    _mm256_setzero_si256();
+		v = l->x ? line_spread(l->x, at, t) : _mm256_setzero_si256();
 	return (vi)_mm512_cvtepu16_epi32(v);
 }
 
@@ -256,30 +238,33 @@ static void lines_turn(char *dst, const struct turn *t, const struct line l[STEP
 		lines_turn16(dst, t, l, j);
 }
 
-/* Where the input's row for row @i of the copy begins, of channel 0 of the group; NULL: padding */
-static const uint16_t *row_of(const struct run *r, const struct unit *u, size_t i, size_t lane)
+/* Channel 0 of the group in the input's row for row @i of the copy; NULL: padding. @lane: apart */
+static const uint16_t *row_of(const struct run *r, const struct conv_unit *u, size_t i, size_t lane)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	size_t iy = (a->kh == 1 ? (u->oy + i) * a->sh : u->oy * a->sh + i) - a->pt;
-	size_t plane = u->g * r->icg * a->ih * a->iw;
+	size_t plane = u->g * r->icg * a->ih * a->iw, iy;
 
+	if (a->rows_apart)
+		iy = (u->oy + i / a->kh) * a->sh + i % a->kh * a->dh - a->pt;
+	else
+		iy = u->oy * a->sh + i - a->pt;
 	/* before the input: beyond all that there is */
 	return iy < a->ih ? a->x + u->n * a->x_n + plane + iy * a->iw * lane : NULL;
 }
 
 /* Does a tap of one of the unit's rows read row @i of the copy? */
-static bool is_read(const struct rlx_k_conv_bf16 *a, const struct unit *u, size_t i)
+static bool is_read(const struct rlx_k_conv_bf16 *a, const struct conv_unit *u, size_t i)
 {
 	size_t y;
 
-	for (y = 0; y < a->kh && y * a->dh <= i; y++)
-		if ((i - y * a->dh) % a->ys == 0 && (i - y * a->dh) / a->ys < u->rows)
+	for (y = 0; y < a->kh && y * a->yt <= i; y++)
+		if ((i - y * a->yt) % a->ys == 0 && (i - y * a->yt) / a->ys < u->rows)
 			return true;
 	return false;
 }
 
-/* The lines of the @s-th step: channels of one tap, or what a row of taps reads. */
-static void lines_of(const struct run *r, const struct unit *u, const uint16_t *x, size_t s,
+/* The lines of the @s-th step: channels of one tap, or what a row of taps reads from @at on. */
+static void lines_of(const struct run *r, const uint16_t *x, size_t s, ptrdiff_t at,
 		     struct line l[STEP])
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
@@ -292,25 +277,21 @@ static void lines_of(const struct run *r, const struct unit *u, const uint16_t *
 			tap++;
 		}
 		l[i] = (struct line){ tap < taps && c < r->icg ? x + c * a->ih * a->iw : NULL,
-				      (ptrdiff_t)(u->ox * a->sw + tap * a->dw) - (ptrdiff_t)a->pl };
+				      at + (ptrdiff_t)(tap * a->dw) };
 	}
 }
 
-/* From plain channels: row @x, or padding, to row @i of the copy. */
-static void copy_plain(const struct run *r, const struct unit *u, const uint16_t *x, size_t i)
+/* From plain channels. */
+static void copy_plain(const struct run *r, char *dst, const uint16_t *x, ptrdiff_t at,
+		       const struct turn *t)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	const struct turn t = {
-		.pitch = a->by_row ? a->row_steps * STEP_BYTES : STEP_BYTES,
-		.step = a->by_row || a->kw == 1 ? a->sw : 1, .n = a->in_cols, .iw = a->iw,
-	};
 	struct line l[STEP];
 	size_t s;
 
 	for (s = 0; s < a->row_steps; s++) {
-		lines_of(r, u, x, s, l);
-		lines_turn(r->copy + i * r->row + (a->by_row ? s * STEP_BYTES : s * r->plane),
-			   &t, l);
+		lines_of(r, x, s, at, l);
+		lines_turn(dst + s * r->next, t, l);
 	}
 }
 
@@ -322,18 +303,17 @@ RLX_INLINE void copy_lanes(char *dst, const uint16_t *x, size_t left)
 		vu16h_storeu(dst + v * 2, vu16h_loadn(x + v, left > v ? left - v : 0));
 }
 
-/* From blocked channels: two blocks of a row to a step's. */
-static void copy_blocks(const struct rlx_k_conv_bf16 *a, char *dst, const uint16_t *x,
-			ptrdiff_t at, size_t left)
+/* From blocked channels: two blocks of a row, @plane elements apart, to those of a step. */
+static void copy_blocks(char *dst, const uint16_t *x, ptrdiff_t at, const struct turn *t,
+			size_t plane, size_t left)
 {
-	const size_t plane = a->ih * a->iw * BLOCK, step = a->kw == 1 ? a->sw : 1;
 	const size_t second = left > BLOCK ? left - BLOCK : 0;
 	size_t j;
 
-	for (j = 0; j < a->in_cols; j++, dst += STEP_BYTES, at += (ptrdiff_t)step) {
+	for (j = 0; j < t->n; j++, dst += t->pitch, at += (ptrdiff_t)t->step) {
 		const uint16_t *p = x + at * BLOCK;
 
-		if (at < 0 || at >= (ptrdiff_t)a->iw) {
+		if (at < 0 || at >= (ptrdiff_t)t->iw) {
 			memset(dst, 0, STEP_BYTES);
 		} else if (left >= STEP) {
 			memcpy(dst, p, BLOCK * 2);
@@ -345,38 +325,69 @@ static void copy_blocks(const struct rlx_k_conv_bf16 *a, char *dst, const uint16
 	}
 }
 
-static void copy_row(const struct run *r, const struct unit *u, size_t i)
+/*
+ * A row of taps of one block's channels, one tap behind the other, for each pixel. A tap's whole
+ * block is written, with zeros behind its channels: the next tap, pixel and row come after it.
+ */
+static void copy_taps(const struct run *r, char *dst, const uint16_t *x, ptrdiff_t at,
+		      const struct turn *t)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	const uint16_t *x = row_of(r, u, i, a->x_plain ? 1 : BLOCK);
-	const ptrdiff_t at = (ptrdiff_t)(u->ox * a->sw) - (ptrdiff_t)a->pl;
-	size_t s, planes = a->by_row ? 1 : a->row_steps;
+	const size_t tap = 2 * r->icg, end = (a->kw - 1) * tap + 2 * BLOCK;
+	size_t j, k;
 
-	if (!x) {
-		for (s = 0; s < planes; s++)
-			memset(r->copy + s * r->plane + i * r->row, 0, r->row);
-		return;
+	for (j = 0; j < t->n; j++, dst += t->pitch, at += (ptrdiff_t)t->step) {
+		ptrdiff_t from = at;
+
+		for (k = 0; k < a->kw; k++, from += (ptrdiff_t)a->dw) {
+			const bool in = from >= 0 && from < (ptrdiff_t)t->iw;
+
+			copy_lanes(dst + k * tap, x + (in ? from : 0) * BLOCK, in ? r->icg : 0);
+		}
+		if (end < t->pitch)
+			memset(dst + end, 0, t->pitch - end);
 	}
-	if (a->x_plain) {
-		copy_plain(r, u, x, i);
-		return;
-	}
-	for (s = 0; s < planes; s++)
-		copy_blocks(a, r->copy + s * r->plane + i * r->row,
-			    x + s * 2 * a->ih * a->iw * BLOCK, at, r->icg - s * STEP);
 }
 
-static void copy_block(const struct run *r, const struct unit *u)
+/* Row @x to row @dst of the copy: what its taps read, or that of each tap by itself. */
+static void copy_pixels(const struct run *r, const struct conv_unit *u, char *dst,
+			const uint16_t *x)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	size_t rows = (u->rows - 1) * a->ys + (a->kh == 1 ? 1 : (a->kh - 1) * a->dh + 1), i;
+	const size_t runs = a->cols_apart ? a->kw : 1, plane = a->ih * a->iw * BLOCK;
+	const struct turn t = {
+		.pitch = r->pixel, .step = a->by_row || a->cols_apart ? a->sw : 1,
+		.n = a->in_cols / runs, .iw = a->iw,
+	};
+	ptrdiff_t at = (ptrdiff_t)(u->ox * a->sw) - (ptrdiff_t)a->pl;
+	size_t i, s;
 
-	for (i = 0; i < rows; i++)
-		if (is_read(a, u, i))
-			copy_row(r, u, i);
+	for (i = 0; i < runs; i++, at += (ptrdiff_t)a->dw, dst += t.n * t.pitch) {
+		if (a->x_plain)
+			copy_plain(r, dst, x, at, &t);
+		else if (a->by_row)
+			copy_taps(r, dst, x, at, &t);
+		for (s = 0; !a->x_plain && !a->by_row && s < a->row_steps; s++)
+			copy_blocks(dst + s * r->plane, x + s * 2 * plane, at, &t, plane,
+				    r->icg - s * STEP);
+	}
 }
 
-/* ---- the sums ---- */
+static void copy_block(const struct run *r, const struct conv_unit *u)
+{
+	const struct rlx_k_conv_bf16 *a = r->a;
+	const size_t rows = rlx_conv_bf16_rows(a, u->rows);
+	size_t i;
+
+	for (i = 0; i < rows; i++) {
+		const uint16_t *x = row_of(r, u, i, a->x_plain ? 1 : BLOCK);
+
+		if (x && is_read(a, u, i))
+			copy_pixels(r, u, r->copy + i * r->row, x);
+	}
+}
+
+/* ---- the epilogue, and the sums ---- */
 
 /* A tile's pixels of a block of channels: @valid of them are the unit's. */
 struct out {
@@ -413,33 +424,8 @@ RLX_INLINE void store_as(void *p, size_t at, bool f32, vf v, size_t n)
 		vu16h_storeu((uint16_t *)p + at, to_bf16(v));
 }
 
-#define ACT(name)							\
-	case name:							\
-		for (i = 0; i < n; i += RLX_VL)				\
-			vf_storeu(t + i, vf_act(vf_loadu(t + i), name, lo, hi)); \
-		break
-
-/* What no bounds can be, in place. */
-static void act_run(const struct rlx_k_conv_bf16 *a, float *t, size_t n)
-{
-	const vf lo = vf_set1(a->act_a), hi = vf_set1(a->act_b);
-	size_t i;
-
-	switch (a->act) {
-	ACT(RLX_ACT_HARD_SIGMOID);
-	ACT(RLX_ACT_HARD_SWISH);
-	ACT(RLX_ACT_SIGMOID);
-	ACT(RLX_ACT_SILU);
-	ACT(RLX_ACT_TANH);
-	ACT(RLX_ACT_GELU);
-	ACT(RLX_ACT_GELU_TANH);
-	default:
-		break;
-	}
-}
-
 /* The bias of a block's channels; those that are not there have 0. */
-static void bias_get(const struct run *r, const struct unit *u, const struct out *o,
+static void bias_get(const struct run *r, const struct conv_unit *u, const struct out *o,
 		     float bias[BLOCK])
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
@@ -451,14 +437,8 @@ static void bias_get(const struct run *r, const struct unit *u, const struct out
 			  load_as(a->bias, first + i, !a->bias_bf16, o->real - i) : vf_zero());
 }
 
-/* A sum with its addends; and the bounds, or, where there are others, as it is for act_run(). */
-RLX_INLINE vf finished(const struct run *r, vf v)
-{
-	return r->clamps ? vf_min(r->hi, vf_max(r->lo, v)) : v;
-}
-
-static void finish_blocked(const struct run *r, const struct unit *u, const struct out *o,
-			   float *t)
+static void epilogue_blocked(const struct run *r, const struct conv_unit *u, const struct out *o,
+			     float *t)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
 	const size_t plane = a->oh * a->ow * BLOCK, n = o->valid * BLOCK;
@@ -474,21 +454,20 @@ static void finish_blocked(const struct run *r, const struct unit *u, const stru
 
 		if (a->res)
 			v += load_as(a->res, from + i, res_f32, RLX_VL);
-		v = finished(r, v);
-		if (r->clamps)
-			store_as(a->y, to + i, y_f32, v, RLX_VL);
+		if (r->fused)
+			store_as(a->y, to + i, y_f32, conv_fuse_run(&r->fuse, v), RLX_VL);
 		else
 			vf_storeu(t + i, v);
 	}
-	if (r->clamps)
+	if (r->fused)
 		return;
-	act_run(a, t, n);
+	conv_act_apply(&r->act, t, n);
 	for (i = 0; i < n; i += RLX_VL)
 		store_as(a->y, to + i, y_f32, vf_loadu(t + i), RLX_VL);
 }
 
-static void finish_plain(const struct run *r, const struct unit *u, const struct out *o,
-			 const float *sums)
+static void epilogue_plain(const struct run *r, const struct conv_unit *u, const struct out *o,
+			   const float *sums)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
 	const size_t plane = a->oh * a->ow, line = RLX_CONV_BF16_PIXELS;
@@ -501,22 +480,20 @@ static void finish_plain(const struct run *r, const struct unit *u, const struct
 	vi_transpose_block((const char *)sums, BLOCK * 4, (char *)t, line * 4, o->valid, BLOCK);
 	for (c = 0; c < o->real; c++)
 		for (i = 0; i < o->valid; i += RLX_VL) {
-			float *p = t + c * line + i;
-			vf v = vf_loadu(p) + vf_set1(bias[c]);
+			const size_t from = at + c * plane + i, left = o->valid - i;
+			vf v = vf_loadu(t + c * line + i) + vf_set1(bias[c]);
 
 			if (a->res)
-				v += load_as(a->res, u->n * a->res_n + at + c * plane + i,
-					     a->res_f32, o->valid - i);
-			v = finished(r, v);
-			if (r->clamps)
-				store_as(a->y, u->n * a->y_n + at + c * plane + i, a->y_f32, v,
-					 o->valid - i);
+				v += load_as(a->res, u->n * a->res_n + from, a->res_f32, left);
+			if (r->fused)
+				store_as(a->y, u->n * a->y_n + from, a->y_f32,
+					 conv_fuse_run(&r->fuse, v), left);
 			else
-				vf_storeu(p, v);
+				vf_storeu(t + c * line + i, v);
 		}
-	if (r->clamps)
+	if (r->fused)
 		return;
-	act_run(a, t, o->real * line);
+	conv_act_apply(&r->act, t, o->real * line);
 	for (c = 0; c < o->real; c++)
 		for (i = 0; i < o->valid; i += RLX_VL)
 			store_as(a->y, u->n * a->y_n + at + c * plane + i, a->y_f32,
@@ -524,11 +501,11 @@ static void finish_plain(const struct run *r, const struct unit *u, const struct
 }
 
 /* Tile @m of the unit, of @k blocks from @block on. */
-static void finish(const struct run *r, const struct unit *u, size_t m, size_t block, int k,
-		   float *sums)
+static void epilogue(const struct run *r, const struct conv_unit *u, size_t m, size_t block, int k,
+		     float *sums)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	size_t across = (u->cols + a->width - 1) / a->width, x = m % across * a->width;
+	size_t across = rlx_conv_bf16_across(a, u->cols), x = m % across * a->width;
 	struct out o = { .at = (u->oy + m / across) * a->ow + u->ox + x };
 
 	o.valid = u->cols - x < a->width ? u->cols - x : a->width;
@@ -536,44 +513,72 @@ static void finish(const struct run *r, const struct unit *u, size_t m, size_t b
 		o.block = block + (size_t)i;
 		o.real = r->ocg - o.block * BLOCK < BLOCK ? r->ocg - o.block * BLOCK : BLOCK;
 		if (a->y_plain)
-			finish_plain(r, u, &o, sums);
+			epilogue_plain(r, u, &o, sums);
 		else
-			finish_blocked(r, u, &o, sums);
+			epilogue_blocked(r, u, &o, sums);
 	}
 }
 
-/* All pixels of the unit by a pair of blocks, or the last one. */
-static void pair_run(const struct run *r, const struct unit *u, size_t pair)
+/* Steps [first, first + n) of K. */
+struct steps {
+	size_t	first, n;
+};
+
+/* Those of @part that row @row of the unit has: rows of taps in the padding have none. */
+static struct steps steps_of(const struct run *r, const struct conv_unit *u, size_t row,
+			     const struct steps *part)
+{
+	size_t per = r->a->steps / r->a->kh, end = part->first + part->n, y[2], lo, hi;
+
+	rlx_conv_rows(&r->window, u->oy + row, y);
+	lo = y[0] * per > part->first ? y[0] * per : part->first;
+	hi = y[1] * per < end ? y[1] * per : end;
+	return (struct steps){ lo, hi > lo ? hi - lo : 0 };
+}
+
+/* All pixels of the unit by a part of K; @w: the weights of a pair of blocks, or the last one. */
+static void part_run(const struct run *r, const struct conv_unit *u, size_t block, const char *w,
+		     const struct steps *part)
 {
 	const struct rlx_k_conv_bf16 *a = r->a;
-	const size_t across = (u->cols + a->width - 1) / a->width, tiles = across * u->rows;
-	const size_t block = 2 * pair, pixel = a->by_row ? a->row_steps * STEP_BYTES : STEP_BYTES;
-	const int nb = r->blocks - block > 1 ? 2 : 1;
+	const size_t across = rlx_conv_bf16_across(a, u->cols), tiles = across * u->rows;
+	const bool once = part->n == a->steps, last = part->first + part->n == a->steps;
+	const size_t nb = r->blocks - block > 1 ? 2 : 1, runs = (tiles + 1) / 2;
+	struct tiles t = { .lda = a->xs * r->pixel, .width = a->width, .first = !part->first };
+	size_t m, i, na;
+
+	t.lines = (nb * W_BYTES / 64 + runs - 1) / runs;
+	t.ahead = w + (part->first + part->n) * nb * W_BYTES;
+	for (m = 0; m < tiles; m += na) {
+		const struct steps own = steps_of(r, u, m / across, part);
+		const struct steps then = steps_of(r, u, (m + 1) / across, part);
+
+		na = m + 1 < tiles && then.first == own.first && then.n == own.n ? 2 : 1;
+		t.steps = own.n;
+		t.offs = r->offs + own.first;
+		t.w = w + own.first * nb * W_BYTES;
+		t.sums = r->sums + (once ? 0 : m) * 2 * TILE;
+		for (i = 0; i < na; i++)
+			t.a[i] = r->copy + (m + i) / across * a->ys * r->row +
+				 (m + i) % across * a->width * t.lda;
+		if (own.n || t.first)
+			tiles_run(&t, (int)na, (int)nb);
+		t.ahead += t.steps * t.lines * 64;
+		for (i = 0; last && i < na; i++)
+			epilogue(r, u, m + i, block, (int)nb, t.sums + i * 2 * TILE);
+	}
+}
+
+static void pair_run(const struct run *r, const struct conv_unit *u, size_t pair)
+{
+	const struct rlx_k_conv_bf16 *a = r->a;
+	const size_t block = 2 * pair;
 	const char *w = (const char *)a->w + (u->g * r->blocks + block) * a->steps * W_BYTES;
-	const bool once = a->part == a->steps;
-	struct tiles t = { .lda = a->xs * pixel, .width = a->width };
-	size_t s, m, i, na;
+	struct steps part = { 0 };
 
-	t.lines = ((size_t)nb * W_BYTES / 64 + (tiles - 1) / 2) / ((tiles + 1) / 2);
-	for (s = 0; s < a->steps; s += a->part) {
-		const bool last = s + a->part >= a->steps;
-
-		t.steps = last ? a->steps - s : a->part;
-		t.offs = r->offs + s;
-		t.w = w + s * (size_t)nb * W_BYTES;
-		t.first = s == 0;
-		t.ahead = t.w + t.steps * (size_t)nb * W_BYTES;
-		for (m = 0; m < tiles; m += na) {
-			na = tiles - m > 1 ? 2 : 1;
-			t.sums = r->sums + (once ? 0 : m) * 2 * TILE;
-			for (i = 0; i < na; i++)
-				t.a[i] = r->copy + (m + i) / across * a->ys * r->row +
-					 (m + i) % across * a->width * t.lda;
-			tiles_run(&t, (int)na, nb);
-			t.ahead += t.steps * t.lines * 64;
-			for (i = 0; last && i < na; i++)
-				finish(r, u, m + i, block, nb, t.sums + i * 2 * TILE);
-		}
+	for (; part.first < a->steps; part.first += part.n) {
+		part.n = a->steps - part.first < a->part ? a->steps - part.first : a->part;
+		part_run(r, u, block, w, &part);
 	}
 }
 
@@ -586,7 +591,7 @@ void RLX_K(conv_bf16)(const void *args, size_t begin, size_t end, void *scratch)
 	run_init(&r, a, scratch);
 	tiles_begin(a->width);
 	for (i = begin; i < end; i++) {
-		struct unit u = unit_get(&r, i);
+		struct conv_unit u = conv_unit_at(&r.grid, i);
 
 		if (u.block != loaded)
 			copy_block(&r, &u);
@@ -599,38 +604,33 @@ void RLX_K(conv_bf16)(const void *args, size_t begin, size_t end, void *scratch)
 
 /* ---- weights ---- */
 
-/* Where in a filter of the source the @k-th term of step @s is; -1: nowhere, for 0. */
-static ptrdiff_t term_at(const struct rlx_k_conv_bf16 *a, size_t icg, size_t s, size_t k)
+/* Where in a filter of the source the terms of step @s are; -1: nowhere, for 0. */
+static void terms_of(const struct rlx_k_conv_bf16 *a, size_t icg, size_t s, ptrdiff_t at[STEP])
 {
-	size_t tap, c;
+	const size_t taps = a->kh * a->kw, per = a->steps / a->kh, row = s / per * a->kw;
+	const size_t from = s % per, first = (a->by_row ? from : from / a->kw) * STEP;
+	size_t tap = a->by_row ? first / icg : from % a->kw, c = a->by_row ? first % icg : first, k;
 
-	if (a->by_row) {
-		c = s % a->row_steps * STEP + k;
-		tap = c / icg;
-		if (tap >= a->kw)
-			return -1;
-		c %= icg;
-		tap += s / a->row_steps * a->kw;
-	} else {
-		c = s / (a->kh * a->kw) * STEP + k;
-		tap = s % (a->kh * a->kw);
+	for (k = 0; k < STEP; k++, c++) {
+		if (a->by_row && c == icg) {
+			c = 0;
+			tap++;
+		}
+		at[k] = tap < a->kw && c < icg ? (ptrdiff_t)(c * taps + row + tap) : -1;
 	}
-	return c < icg ? (ptrdiff_t)(c * a->kh * a->kw + tap) : -1;
 }
 
-/* One step's weights of a block of @real channels: pairs of terms, by channel. */
-static void pack_step(const struct rlx_k_conv_bf16 *a, uint16_t *d, const uint16_t *src, size_t s,
+/* One step's weights of a block of @real channels, @filter apart: pairs of terms, by channel. */
+static void pack_step(uint16_t *d, const uint16_t *src, const ptrdiff_t at[STEP], size_t filter,
 		      size_t real)
 {
-	const size_t icg = a->ic / a->groups, filter = icg * a->kh * a->kw;
 	size_t k, o;
 
 	for (k = 0; k < STEP; k++) {
-		ptrdiff_t at = term_at(a, icg, s, k);
 		uint16_t *to = d + k / 2 * 2 * BLOCK + k % 2;
 
 		for (o = 0; o < BLOCK; o++)
-			to[2 * o] = at < 0 || o >= real ? 0 : src[o * filter + (size_t)at];
+			to[2 * o] = at[k] < 0 || o >= real ? 0 : src[o * filter + (size_t)at[k]];
 	}
 }
 
@@ -640,6 +640,8 @@ void RLX_K(conv_bf16_pack)(const void *args, size_t begin, size_t end, void *scr
 	const struct rlx_k_conv_bf16 *a = (const void *)pk->conv;
 	const size_t ocg = a->oc / a->groups, filter = a->ic / a->groups * a->kh * a->kw;
 	const size_t blocks = rlx_conv_bf16_blocks(a), pairs = rlx_conv_bf16_pairs(a);
+	const uint16_t *src = (const uint16_t *)(const void *)pk->src;
+	ptrdiff_t at[STEP];
 	size_t i, s, b;
 
 	(void)scratch;
@@ -648,14 +650,15 @@ void RLX_K(conv_bf16_pack)(const void *args, size_t begin, size_t end, void *scr
 		const size_t nb = blocks - first < 2 ? 1 : 2;
 		uint16_t *d = (uint16_t *)pk->dst + (g * blocks + first) * a->steps * STEP * BLOCK;
 
-		for (s = 0; s < a->steps; s++)
+		for (s = 0; s < a->steps; s++) {
+			terms_of(a, a->ic / a->groups, s, at);
 			for (b = 0; b < nb; b++, d += STEP * BLOCK) {
 				const size_t o = (first + b) * BLOCK;
 
-				pack_step(a, d, (const uint16_t *)(const void *)pk->src +
-					  (g * ocg + o) * filter, s,
+				pack_step(d, src + (g * ocg + o) * filter, at, filter,
 					  ocg - o < BLOCK ? ocg - o : BLOCK);
 			}
+		}
 	}
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*
- * Convolution in bf16 by AMX tiles: two tiles of pixels by two of output channels, each
- * loaded once for two products. Sums 0 to 3, pixels 4 and 5, weights 6 and 7.
- */
-#include "kernels/simd/tile_amx.h"
+/* Convolution in bf16 by AMX: A is tiles of pixels, B those of output channels' weights. */
+#include "kernels/simd/tile_grid.h"
 #include "kernels/cpu/conv_bf16.h"
 
 static void tiles_begin(size_t width)
@@ -23,59 +20,20 @@ static void tiles_end(void)
 	tile_release();
 }
 
-RLX_INLINE void sums_load(const struct tiles *t, const int na, const int nb)
-{
-	if (t->first) {
-		TILE_ZERO(0);
-		TILE_ZERO(1);
-		TILE_ZERO(2);
-		TILE_ZERO(3);
-		return;
-	}
-	TILE_LOAD(0, t->sums, TILE_COLSB);
-	if (nb > 1)
-		TILE_LOAD(1, t->sums + TILE, TILE_COLSB);
-	if (na > 1)
-		TILE_LOAD(2, t->sums + 2 * TILE, TILE_COLSB);
-	if (na > 1 && nb > 1)
-		TILE_LOAD(3, t->sums + 3 * TILE, TILE_COLSB);
-}
-
-RLX_INLINE void sums_store(const struct tiles *t, const int na, const int nb)
-{
-	TILE_STORE(0, t->sums, TILE_COLSB);
-	if (nb > 1)
-		TILE_STORE(1, t->sums + TILE, TILE_COLSB);
-	if (na > 1)
-		TILE_STORE(2, t->sums + 2 * TILE, TILE_COLSB);
-	if (na > 1 && nb > 1)
-		TILE_STORE(3, t->sums + 3 * TILE, TILE_COLSB);
-}
-
 RLX_INLINE void tiles_of(const struct tiles *t, const int na, const int nb)
 {
-	const char *a = t->a[0], *a1 = t->a[1], *w = t->w;
-	const size_t lda = t->lda;
+	const size_t right = TILE * sizeof(float);	/* to the second block's sums */
+	char *sums = (char *)t->sums, *second = sums + 2 * right;
+	const char *w = t->w;
 	size_t i;
 
-	sums_load(t, na, nb);
+	tile_grid_load(t->first ? NULL : sums, second, right, TILE_COLSB, na, nb);
 	for (i = 0; i < t->steps; i++, w += nb * W_BYTES) {
-		TILE_LOAD(4, a + t->offs[i], lda);
-		TILE_LOAD(6, w, TILE_COLSB);
-		TILE_DP_BF16(0, 4, 6);
-		if (na > 1) {
-			TILE_LOAD(5, a1 + t->offs[i], lda);
-			TILE_DP_BF16(2, 5, 6);
-		}
-		if (nb > 1) {
-			TILE_LOAD(7, w + W_BYTES, TILE_COLSB);
-			TILE_DP_BF16(1, 4, 7);
-		}
-		if (na > 1 && nb > 1)
-			TILE_DP_BF16(3, 5, 7);
+		TILE_GRID_STEP(TILE_DP_BF16, na, nb, t->a[0] + t->offs[i], t->a[1] + t->offs[i],
+			       t->lda, w, w + W_BYTES, TILE_COLSB);
 		fetch_ahead(t, i);
 	}
-	sums_store(t, na, nb);
+	tile_grid_store(sums, second, right, TILE_COLSB, na, nb);
 }
 
 static void tiles_run(const struct tiles *t, int na, int nb)

@@ -3,6 +3,7 @@
  * Convolution in bf16 at the levels that have it, and by tiles as emulated, against sums in
  * double of the rounded operands: plain and blocked images, addends and results of both dtypes.
  */
+#include "base/half.h"
 #include "kernels/conv_bf16.h"
 #include "selftests/kernels/amx_emu.h"
 #include "selftests/kernels/conv_ref.h"
@@ -16,23 +17,6 @@ struct problem {
 
 static uint64_t seed;
 
-static uint16_t bits_of(float f)
-{
-	uint32_t u;
-
-	memcpy(&u, &f, sizeof(u));
-	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-static float float_of(uint16_t b)
-{
-	uint32_t u = (uint32_t)b << 16;
-	float f;
-
-	memcpy(&f, &u, sizeof(f));
-	return f;
-}
-
 static float *drawn(size_t n, bool rounded)
 {
 	float *p = malloc(n * sizeof(*p));
@@ -41,7 +25,7 @@ static float *drawn(size_t n, bool rounded)
 	CHECK(p != NULL);
 	kt_fill(p, n, &seed);
 	for (i = 0; rounded && i < n; i++)
-		p[i] = float_of(bits_of(p[i]));
+		p[i] = rlx_bf16_to_f32(rlx_f32_to_bf16(p[i]));
 	return p;
 }
 
@@ -74,7 +58,7 @@ static void *laid_out(const float *src, bool plain, bool f32, const size_t dims[
 		for (at[1] = 0; at[1] < dims[1]; at[1]++)
 			for (at[2] = 0; at[2] < dims[2]; at[2]++, i++) {
 				size_t to = place(plain, dims[1], dims[2], at);
-				uint16_t b = bits_of(src[i]);
+				uint16_t b = rlx_f32_to_bf16(src[i]);
 
 				memcpy(p + to * size, f32 ? (const void *)&src[i] : &b, size);
 			}
@@ -92,7 +76,7 @@ static void compare(const struct problem *p, const struct rlx_k_conv_bf16 *a, co
 			for (at[2] = 0; at[2] < pixels; at[2]++, i++) {
 				size_t k = place(p->y_plain, p->s.oc, pixels, at);
 				double got = p->y_f32 ? ((const float *)y)[k] :
-					     float_of(((const uint16_t *)y)[k]);
+					     rlx_bf16_to_f32(((const uint16_t *)y)[k]);
 				double tol = 4e-6 * p->d.mag[i] + 1e-6 +
 					     (p->y_f32 ? 0 : fabs(p->d.y[i]) / 256);
 
@@ -275,6 +259,32 @@ TEST(conv_bf16_large)
 			p.s.in[j] = span + kt_pick(&seed, 0, j == 1 ? 12 : 50);
 			p.s.out[j] = (p.s.in[j] + p.s.p[j] + kt_pick(&seed, 0, 20) - span) /
 				     p.s.s[j] + 1;
+		}
+		check(&p);
+	}
+}
+
+/* Taps so far apart that the copy has each tap's by itself: rows, columns, or both. */
+TEST(conv_bf16_far_taps)
+{
+	struct problem p;
+	size_t j, span;
+	int i;
+
+	seed = rlx_test_seed();
+	for (i = 0; i < 60; i++) {
+		draw(&p);
+		p.s.groups = 1;
+		for (j = 1; j < 3; j++) {
+			p.s.k[j] = kt_pick(&seed, 1, 3);
+			p.s.d[j] = kt_pick(&seed, 1, coin() ? 200 : 3);
+			p.s.p[j] = kt_pick(&seed, 0, 250);
+			span = (p.s.k[j] - 1) * p.s.d[j] + 1;
+			p.s.in[j] = kt_pick(&seed, 1, 20);
+			p.s.out[j] = (p.s.in[j] + p.s.p[j] + span + kt_pick(&seed, 0, 5) - span) /
+				     p.s.s[j] + 1;
+			if (p.s.out[j] > 24)
+				p.s.out[j] = 24;
 		}
 		check(&p);
 	}
