@@ -170,18 +170,22 @@ static bool is_f32_or_bf16(const struct rlx_type *t)
 }
 
 /*
- * Tiles are 16 channels by 32 terms: where little of one is filled f32's kernels, whose vectors
- * are pixels, are faster. Multiply-adds of a pixel of a group: of 120 drawn shapes two of three
- * below lost (0.56, 0.64 of the speed), three of 117 above (0.65 at worst).
+ * Tiles are 16 channels by 32 terms by pixels of a row: where little of one is filled f32's kernels
+ * are faster. Multiply-adds of a pixel from which that is not so, of one group and of each of more;
+ * and of plain results, whose rows are turned one by one, those of a row of one channel. By draws
+ * of some 400 shapes.
  */
-static const double FEW_TERMS = 128;
+static const size_t FEW_TERMS = 128, FEW_OF_GROUPS = 512, FEW_OF_ROW = 400;
 
 static bool fills_tiles(const struct rlx_conv *g)
 {
-	double terms = (double)(g->ic / g->groups * g->k[1] * g->k[2]);
-	size_t outputs = g->oc / g->groups;
+	size_t terms = g->ic / g->groups * g->k[1] * g->k[2], outputs = g->oc / g->groups;
+	size_t row = g->k[1] * g->k[2] == 1 ? g->out[1] * g->out[2] : g->out[2];
 
-	return terms * (double)outputs >= FEW_TERMS && (g->groups == 1 || outputs > 1);
+	if (terms * outputs < (g->groups > 1 ? FEW_OF_GROUPS : FEW_TERMS) ||
+	    (g->groups > 1 && outputs == 1))
+		return false;
+	return g->block || row >= 8 || row * terms >= FEW_OF_ROW;
 }
 
 /*
