@@ -170,22 +170,27 @@ static bool is_f32_or_bf16(const struct rlx_type *t)
 }
 
 /*
- * Tiles are 16 channels by 32 terms by pixels of a row: where little of one is filled f32's kernels
- * are faster. Multiply-adds of a pixel from which that is not so, of one group and of each of more;
- * and of plain results, whose rows are turned one by one, those of a row of one channel. By draws
- * of some 400 shapes.
+ * Tiles are 16 channels by 32 terms by 16 pixels of a row: where little of one is filled f32's
+ * kernels are faster. Multiply-adds of a pixel from which that is not so: of one tap, of more (with
+ * FEW_SUMMED of a sum), and of each of many groups. Plain results are made row by row; short rows
+ * need FEW_OF_ROW multiply-adds of a channel, and FEW_RESULTS pixels by channels. By draws of some
+ * 600 shapes.
  */
-static const size_t FEW_TERMS = 128, FEW_OF_GROUPS = 512, FEW_OF_ROW = 400;
+static const size_t FEW_TERMS = 128, FEW_OF_TAPS = 256, FEW_SUMMED = 16, FEW_OF_GROUPS = 640;
+static const size_t SHORT_ROW = 8, FEW_OF_ROW = 400, FEW_RESULTS = 32;
 
 static bool fills_tiles(const struct rlx_conv *g)
 {
-	size_t terms = g->ic / g->groups * g->k[1] * g->k[2], outputs = g->oc / g->groups;
-	size_t row = g->k[1] * g->k[2] == 1 ? g->out[1] * g->out[2] : g->out[2];
+	size_t taps = g->k[1] * g->k[2];
+	size_t terms = g->ic / g->groups * taps, outputs = g->oc / g->groups;
+	size_t row = taps == 1 ? g->out[1] * g->out[2] : g->out[2];
+	size_t few = g->groups > 1 ? FEW_OF_GROUPS : taps > 1 ? FEW_OF_TAPS : FEW_TERMS;
 
-	if (terms * outputs < (g->groups > 1 ? FEW_OF_GROUPS : FEW_TERMS) ||
+	if (terms * outputs < few || (taps > 1 && terms < FEW_SUMMED) ||
 	    (g->groups > 1 && outputs == 1))
 		return false;
-	return g->block || row >= 8 || row * terms >= FEW_OF_ROW;
+	return g->block || row >= SHORT_ROW ||
+	       (row * terms >= FEW_OF_ROW && row * outputs >= FEW_RESULTS);
 }
 
 /*

@@ -57,8 +57,32 @@ static bool is_large(struct rlx_k_conv_bf16 *a, size_t rows, size_t cols)
 		rows * rlx_conv_bf16_across(a, cols) * RLX_CONV_BF16_SUMS > SUM_BYTES);
 }
 
+/* The most rows of @a->cols pixels whose copy is not large. */
+static void plan_rows(struct rlx_k_conv_bf16 *a)
+{
+	a->nrows = 1;
+	for (a->rows = a->oh; a->rows > 1 && is_large(a, a->rows, a->cols); a->nrows++)
+		a->rows = ceil_div(a->oh, a->nrows + 1);
+	a->nrows = ceil_div(a->oh, a->rows);
+	a->ncols = ceil_div(a->ow, a->cols);
+	plan_copy(a, a->rows, a->cols);
+}
+
+/* Pixels that all units of a plane copy; rows between those that taps read are not. */
+static double copied(const struct rlx_k_conv_bf16 *a)
+{
+	size_t rows = min_sz(a->in_rows, a->rows * a->kh);
+
+	return (double)(rows * a->nrows) * (double)(a->in_cols * a->ncols);
+}
+
+/*
+ * Units as wide as the plane, whose rows follow one another in memory, unless narrower ones copy
+ * clearly less: these have more rows, and so fewer that two units copy.
+ */
 static void plan_pixels(struct rlx_k_conv_bf16 *a, size_t most)
 {
+	struct rlx_k_conv_bf16 best;
 	size_t across;
 
 	a->width = ceil_div(a->ow, ceil_div(a->ow, most));
@@ -66,11 +90,15 @@ static void plan_pixels(struct rlx_k_conv_bf16 *a, size_t most)
 	     across > 2 && is_large(a, 1, across * a->width);)
 		across = ceil_div(across, 2);
 	a->cols = min_sz(across * a->width, a->ow);
-	a->ncols = ceil_div(a->ow, a->cols);
-	a->nrows = 1;
-	for (a->rows = a->oh; a->rows > 1 && is_large(a, a->rows, a->cols); a->nrows++)
-		a->rows = ceil_div(a->oh, a->nrows + 1);
-	a->nrows = ceil_div(a->oh, a->rows);
+	plan_rows(a);
+	for (best = *a; across > 2 && a->nrows > 1;) {
+		across = ceil_div(across, 2);
+		a->cols = across * a->width;
+		plan_rows(a);
+		if (copied(a) < 0.85 * copied(&best))
+			best = *a;
+	}
+	*a = best;
 }
 
 /* Units for several threads: of fewer channels, then of fewer rows. */
