@@ -27,6 +27,7 @@ struct rlx_k_fft_view {
 
 enum { RLX_K_FFT_FACTORS = 24, RLX_K_FFT_RADIX = 61 };	/* the most, and the largest */
 enum { RLX_K_FFT_GPU_RADIX = 31 };	/* the largest prime of a GPU's */
+enum { RLX_K_FFT_SHORT = 32 };	/* numbers of a line that a GPU's thread has in registers */
 
 /*
  * A transform of vectors. Its passes are of a length without prime factors beyond
@@ -206,7 +207,7 @@ typedef struct {
  * and what its digits add, written likewise; views are of positions. Lines that are longer are done
  * by several, as matrices.
  *
- * GPU kernel: fft.
+ * GPU kernels: fft; fft_short, of lines of RLX_K_FFT_SHORT numbers at most.
  */
 typedef struct rlx_k_fft_gpu {
 	const void		*x;

@@ -32,158 +32,19 @@ enum {
 	STAGE_IN = STAGED || IN == RLX_K_FFT_HALF_OF_PAIRS,
 	STAGE_OUT = STAGED || OUT == RLX_K_FFT_HALF_OF_PAIRS || ACROSS != OUT_ACROSS,
 	LINE_IN_WARP = !ACROSS && T <= WARP && WARP % T == 0,
+	/*
+	 * Where the real part is all that is wanted, half a spectrum is as good as a whole one of
+	 * which the conjugates are 0 and their partners twice as large.
+	 */
+	FOLDED = IN == RLX_K_FFT_HALF &&
+		 (OUT == RLX_K_FFT_REAL || (FFT_STEPS & RLX_K_FFT_CHIRP_X)),
 };
 
 typedef rlx_t<FFT_TYPE> in_type;
 typedef rlx_t<FFT_OUT_TYPE> out_type;
 typedef in_type::acc num;
 
-template <class M> struct alignas(2 * sizeof(M)) pair {
-	M	re, im;
-};
-typedef pair<num> complex;
-
-static DEV inline complex make(num re, num im)
-{
-	complex c = { re, im };
-
-	return c;
-}
-
-static DEV inline complex times(complex a, complex b)
-{
-	return make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);
-}
-
-static DEV inline complex plus(complex a, complex b)
-{
-	return make(a.re + b.re, a.im + b.im);
-}
-
-static DEV inline complex minus(complex a, complex b)
-{
-	return make(a.re - b.re, a.im - b.im);
-}
-
-static DEV inline complex swapped(complex a)
-{
-	return make(a.im, a.re);
-}
-
-static DEV inline complex conjugate(complex a)
-{
-	return make(a.re, -a.im);
-}
-
-/* ---- butterflies ---- */
-
-/* sin of u / r quarters of a turn, by its series from 0 to pi / 2 */
-static constexpr DEV double sine(int u, int r)
-{
-	const int rest = u % r, q = u / r % 4;
-	const double x = 1.57079632679489661923 * (q & 1 ? r - rest : rest) / r;
-	double term = x, sum = x;
-
-	for (int i = 2; i < 28; i += 2)
-		sum += term *= -x * x / (i * (i + 1));
-	return q & 2 ? -sum : sum;
-}
-
-template <int R> struct circle {
-	num	re[R], im[R];
-
-	constexpr DEV circle() : re(), im()
-	{
-		for (int k = 0; k < R; k++) {
-			re[k] = (num)sine(4 * k + R, R);
-			im[k] = (num)-sine(4 * k, R);
-		}
-	}
-};
-
-/* c times the R-th root of 1 to the k */
-template <int R> static DEV inline complex turned(complex c, int k)
-{
-	constexpr circle<R> w;
-
-	k %= R;
-	return !k ? c : 4 * k == R ? make(c.im, -c.re) : 2 * k == R ? make(-c.re, -c.im) :
-	       4 * k == 3 * R ? make(-c.im, c.re) : times(c, make(w.re[k], w.im[k]));
-}
-
-template <int R> static DEV inline void prime(complex *v)
-{
-	constexpr circle<R> w;
-	constexpr int H = R / 2;
-	complex sum[H + 1], dif[H + 1];
-	const complex first = v[0];
-
-#pragma unroll
-	for (int j = 1; j <= H; j++) {
-		sum[j] = plus(v[j], v[R - j]);
-		dif[j] = minus(v[j], v[R - j]);
-		v[0] = plus(v[0], sum[j]);
-	}
-#pragma unroll
-	for (int k = 1; k <= H; k++) {
-		complex p = first, q = { 0, 0 };
-
-#pragma unroll
-		for (int j = 1; j <= H; j++) {
-			p.re += sum[j].re * w.re[j * k % R];
-			p.im += sum[j].im * w.re[j * k % R];
-			q.re += dif[j].im * w.im[j * k % R];
-			q.im -= dif[j].re * w.im[j * k % R];
-		}
-		v[k] = minus(p, q);
-		v[R - k] = plus(p, q);
-	}
-}
-
-template <int R> static DEV inline void dft(complex *v)
-{
-	constexpr int A = R % 4 == 0 ? 4 : R % 2 == 0 ? 2 : R % 3 == 0 ? 3 : R % 5 == 0 ? 5 : R;
-	constexpr int B = R / A;
-
-	if constexpr (R == 2) {
-		const complex a = v[0];
-
-		v[0] = plus(a, v[1]);
-		v[1] = minus(a, v[1]);
-	} else if constexpr (R == 4) {
-		const complex a = plus(v[0], v[2]), b = minus(v[0], v[2]);
-		const complex c = plus(v[1], v[3]), d = minus(v[1], v[3]);
-
-		v[0] = plus(a, c);
-		v[1] = make(b.re + d.im, b.im - d.re);
-		v[2] = minus(a, c);
-		v[3] = make(b.re - d.im, b.im + d.re);
-	} else if constexpr (B > 1) {
-		complex u[R];
-
-#pragma unroll
-		for (int b = 0; b < B; b++) {
-			complex t[A];
-
-#pragma unroll
-			for (int a = 0; a < A; a++)
-				t[a] = v[a * B + b];
-			dft<A>(t);
-#pragma unroll
-			for (int k = 0; k < A; k++)
-				u[k * B + b] = turned<R>(t[k], b * k);
-		}
-#pragma unroll
-		for (int k = 0; k < A; k++) {
-			dft<B>(u + k * B);
-#pragma unroll
-			for (int j = 0; j < B; j++)
-				v[k + A * j] = u[k * B + j];
-		}
-	} else if constexpr (R > 1) {
-		prime<R>(v);
-	}
-}
+#include "kernels/gpu/fft_dft.h"
 
 /* ---- lines ---- */
 
@@ -216,12 +77,14 @@ typedef distance_of<FFT_WRITE & RLX_K_FFT_NEAR>::type out_distance;
 
 static DEV inline in_distance in_stride(const work &w)
 {
-	return FFT_READ & RLX_K_FFT_DENSE ? 2 : (in_distance)w.a->in.stride;
+	return !(FFT_READ & RLX_K_FFT_DENSE) ? (in_distance)w.a->in.stride :
+	       IN == RLX_K_FFT_REAL ? 1 : 2;
 }
 
 static DEV inline out_distance out_stride(const work &w)
 {
-	return FFT_WRITE & RLX_K_FFT_DENSE ? 2 : (out_distance)w.a->out.stride;
+	return !(FFT_WRITE & RLX_K_FFT_DENSE) ? (out_distance)w.a->out.stride :
+	       OUT == RLX_K_FFT_REAL ? 1 : 2;
 }
 
 /* So many positions from element to element. */
@@ -321,28 +184,27 @@ static DEV inline complex of_pairs(const work &w, int l, int at)
 {
 	const complex a = get_half(w, l, at);
 	const complex b = conjugate(get_half(w, l, (int)w.a->whole - at));
-	const complex root = root_of(w.split, w.a->split_bits, (uint32_t)at);
 
-	return plus(plus(a, b), times(make(root.im, root.re), minus(a, b)));
+	return pairs_of_half(a, b, root_of(w.split, w.a->split_bits, (uint32_t)at)).at;
 }
 
 static DEV inline complex read_spectrum(const work &w, int l, source x)
 {
 	const int whole = (int)w.a->whole;
+	const bool beyond = 2 * x.pos > whole;
+	complex c;
 
 	if (IN == RLX_K_FFT_HALF_TO_PAIRS)
 		return x.pos < whole ? of_pairs(w, l, x.pos) : make(0, 0);
 	if (IN != RLX_K_FFT_HALF)
 		return get(w, x);
-	if (2 * x.pos > whole)
-		return (FFT_STEPS & RLX_K_FFT_CHIRP_X) || x.pos >= whole ? make(0, 0) :
-		       conjugate(get_half(w, l, whole - x.pos));
-	if ((FFT_STEPS & RLX_K_FFT_CHIRP_X) && x.pos && 2 * x.pos < whole) {
-		const complex c = get_half(w, l, x.pos);	/* see rlx_fft_chirp() */
-
-		return plus(c, c);
-	}
-	return get_half(w, l, x.pos);
+	if (!FOLDED)
+		return beyond ? conjugate(get_half(w, l, whole - x.pos)) : get_half(w, l, x.pos);
+	/* one is loaded in any case, lest loads wait for branches */
+	c = get_half(w, l, beyond ? 0 : x.pos);
+	if (x.pos && 2 * x.pos < whole)
+		c = plus(c, c);
+	return beyond ? make(0, 0) : c;
 }
 
 static DEV inline complex read(const work &w, int l, source x)
@@ -524,15 +386,13 @@ static DEV inline void stage_in_halves(const work &w, complex *s)
 #pragma unroll
 		for (int u = 0; u < 4; u++) {
 			const int l = mine.l(u), k = mine.i(u);
-			const complex sum = plus(a[u], b[u]);
-			const complex turn = times(make(root[u].im, root[u].re),
-						   minus(a[u], b[u]));
+			const both c = pairs_of_half(a[u], b[u], root[u]);
 
 			if (!mine.more(u))
 				break;
-			store_spectrum(w, s, l, k, plus(sum, turn));
+			store_spectrum(w, s, l, k, c.at);
 			if (k)
-				store_spectrum(w, s, l, n - k, conjugate(minus(sum, turn)));
+				store_spectrum(w, s, l, n - k, c.mirrored);
 		}
 	}
 	for (int e = (int)threadIdx.x; e < L * (N - n); e += BLOCK)	/* beyond a chirp's */
@@ -547,16 +407,14 @@ static DEV inline void stage_out_halves(const work &w, complex *s)
 #pragma unroll 4
 	for (share<OUT_ACROSS> mine(n / 2 + 1); mine.more(0); mine.go_on(1)) {
 		const int l = mine.l(0), k = mine.i(0);
-		const complex root = w.split[k];
-		complex a = s[place(l, k)], b = conjugate(s[place(l, k ? n - k : 0)]);
-		const complex turn = times(make(root.im / 2, -root.re / 2), minus(a, b));
+		const both c = half_of_pairs(s[place(l, k)],
+					     conjugate(s[place(l, k ? n - k : 0)]), w.split[k]);
 
 		if (l >= w.left)
 			continue;
-		a = make((a.re + b.re) / 2, (a.im + b.im) / 2);
-		put(w, target_at(w, l, k), plus(a, turn));
+		put(w, target_at(w, l, k), c.at);
 		if (2 * k != n)
-			put(w, target_at(w, l, n - k), conjugate(minus(a, turn)));
+			put(w, target_at(w, l, n - k), c.mirrored);
 	}
 }
 

@@ -97,6 +97,12 @@ static inline int64_t rlx_g_fft_longest(int64_t shared, int lines, int type)
 	return n;
 }
 
+/* Numbers of memory that an element of @v is. */
+static inline int64_t rlx_g_fft_numbers(const struct rlx_k_fft_view *v)
+{
+	return v->kind == RLX_K_FFT_REAL ? 1 : 2;
+}
+
 /* What is known of one side of a launch's lines when it is compiled. */
 static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out, int64_t lines)
 {
@@ -104,7 +110,7 @@ static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out, int64_
 	const int64_t step = out ? a->out_step : a->in_step;
 	const int64_t end = out && a->out_end < v->n ? a->out_end : v->n;
 	const size_t size = rlx_k_type_size((enum rlx_dtype)(out ? a->out_type : a->type));
-	bool dense = step == 1 && v->stride == 2;
+	bool dense = step == 1 && v->stride == rlx_g_fft_numbers(v);
 	const double far = (double)lines * (double)(out ? a->digit[0].out : a->digit[0].in) +
 			   (double)(v->n + 1) * (double)v->stride;
 	int64_t odd = v->stride;
@@ -220,6 +226,44 @@ static inline void rlx_g_fft_block(const struct rlx_k_fft_gpu *a, struct rlx_g_f
 		t->block *= 2;
 }
 
+/* Do lines of @n elements follow one another, each element a word? @what: rlx_g_fft_side() */
+static inline bool rlx_g_fft_follow(const struct rlx_k_fft_view *v, int64_t distance, int64_t n,
+				    int what)
+{
+	return (what & RLX_K_FFT_DENSE) && v->n == n && distance == n * rlx_g_fft_numbers(v) &&
+	       ((what & RLX_K_FFT_ALIGNED) || v->kind == RLX_K_FFT_REAL);
+}
+
+/* A thread for a line: of one that has one or two anyway, or where lines alone fill the device. */
+static inline bool rlx_g_fft_short(const struct rlx_k_fft_gpu *a, const struct rlx_g_fft_tile *t,
+				   struct rlx_g_launch *l)
+{
+	const int in = rlx_g_fft_side(a, false, 1), out = rlx_g_fft_side(a, true, 1);
+	const int both = RLX_K_FFT_SWAP_X | RLX_K_FFT_SWAP_Y, kind = a->in.kind;
+	const int64_t n = a->n, half = kind == RLX_K_FFT_HALF ? n / 2 + 1 : n;
+	const int64_t ins = kind == RLX_K_FFT_HALF_OF_PAIRS ? n + 1 : half;
+	const int64_t outs = a->out.kind == RLX_K_FFT_HALF_OF_PAIRS ? n + 1 :
+			     kind == RLX_K_FFT_REAL ? n / 2 + 1 : n;
+	const int64_t lines = a->digit[0].n, most = ins > outs ? ins : outs;
+	int64_t block = 128;
+
+	if (n < 2 || n > RLX_K_FFT_SHORT || (a->steps & ~both) || rlx_g_fft_others(a) > 1 ||
+	    (t->threads > 2 && lines < 256 * l->processors) ||
+	    (kind == RLX_K_FFT_HALF && a->out.kind != RLX_K_FFT_REAL) ||
+	    !rlx_g_fft_follow(&a->in, a->digit[0].in, ins, in) ||
+	    !rlx_g_fft_follow(&a->out, a->digit[0].out, outs, out))
+		return false;
+	while (block > 32 && rlx_g_ceil(lines, block) < 2 * l->processors)
+		block /= 2;
+	rlx_g_line(l, rlx_g_ceil(lines, block), (uint32_t)block);
+	l->shared = (uint32_t)(block * (most + 1) * 2 * rlx_g_fft_number(a->type));
+	RLX_G_VARIANT(l, fft_short, .FFT_TYPE = a->type, .FFT_OUT_TYPE = a->out_type,
+		      .FFT_N = (int32_t)n, .FFT_BLOCK = (int32_t)block, .FFT_READ = in & 7,
+		      .FFT_WRITE = out & 7, .FFT_IN_N = (int32_t)ins, .FFT_OUT_N = (int32_t)outs,
+		      .FFT_STEPS = a->steps | (a->scale == 1 ? 0 : RLX_K_FFT_SCALE));
+	return l->shared <= l->most_shared;
+}
+
 static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_fft_gpu *a = (const struct rlx_k_fft_gpu *)args;
@@ -235,6 +279,8 @@ static inline void rlx_g_fft_launch(const void *args, struct rlx_g_launch *l)
 	int64_t blocks;
 
 	rlx_g_fft_threads(a, &t, l->processors);
+	if (rlx_g_fft_short(a, &t, l))
+		return;
 	t.direct = t.threads > 2;
 	rlx_g_fft_lines(a, &t, l);
 	rlx_g_fft_block(a, &t, l);

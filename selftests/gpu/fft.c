@@ -200,4 +200,27 @@ TEST(half_spectra)
 		check_back(&seed, &some[i]);
 }
 
+/* A thread has a line: all lengths that it can be, of every kind; blocks that are not full. */
+TEST(short_lines)
+{
+	static const enum rlx_dtype dtypes[] = { RLX_F64, RLX_F32, RLX_F16, RLX_BF16 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int64_t n = 2; n <= 33; n++) {
+		struct drawn d = { 1 + (int64_t)(rlx_test_rand(&seed) % 300), n, 1, n,
+				   dtypes[rlx_test_rand(&seed) % 4], n % 2 };
+
+		check(&seed, &d);
+		d.real = !d.real;
+		d.dtype = dtypes[rlx_test_rand(&seed) % 2];
+		check(&seed, &d);
+		d.have = n / 2 + 1;
+		check_back(&seed, &d);
+	}
+	/* lines that alone fill a device */
+	check(&seed, &(struct drawn){ 40001, 16, 1, 16, RLX_F32 });
+	check(&seed, &(struct drawn){ 40007, 15, 1, 15, RLX_F64, true });
+	check(&seed, &(struct drawn){ 33999, 30, 1, 30, RLX_F32, true });
+}
+
 TEST_MAIN()
