@@ -80,6 +80,7 @@ struct rlx_k_gated_delta {
 };
 
 enum { RLX_K_DELTA_CHUNK = 64, RLX_K_DELTA_KEYS = 256 };	/* most of keys, by chunks */
+enum { RLX_K_DELTA_TEAMS = 2 };	/* of RLX_K_SSM_THREADS, in a block of gated_delta_prepare */
 
 /* Of a chunk of a head with @keys, a multiple of 64, in 16-bit floats. */
 static inline size_t rlx_k_gated_delta_item(int64_t keys, int64_t dv)

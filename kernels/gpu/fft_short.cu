@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Discrete Fourier transforms of short lines that follow one another: a thread has one in registers.
+ * Discrete Fourier transforms of short lines that follow one another: a thread has one, in
+ * registers.
  *
  * Algorithm: dft() of fft_dft.h, of constants throughout. Of half a spectrum whose real part is
  * wanted, numbers beyond the middle are 0 and their partners twice as large; real lines of even

@@ -10,10 +10,10 @@ typedef rlx_t<DELTA_TYPE>::mem mem;
 
 /* Rows in shared memory are 16 bytes longer, so that eight of them share no bank. */
 enum {
-	CHUNK = RLX_K_DELTA_CHUNK, THREADS = RLX_K_SSM_THREADS, WARPS = THREADS / WARP,
+	CHUNK = RLX_K_DELTA_CHUNK, TEAM = RLX_K_SSM_THREADS, WARPS = TEAM / WARP,
 	KEYS = DELTA_KEYS, PIECE = 8,		/* numbers of 16 bytes */
 	KEYS_LD = KEYS + PIECE, CHUNK_LD = CHUNK + PIECE,
-	ROW_TILES = CHUNK / MMA_M / WARPS,	/* of a chunk, that a warp has */
+	ROW_TILES = CHUNK / MMA_M / WARPS,	/* of a chunk, that a warp of a team has */
 };
 
 /*
@@ -36,12 +36,23 @@ static DEV inline prepared prepared_of(const struct rlx_k_gated_delta &a,
 	return { w, u, p, (float *)(p + CHUNK * CHUNK) };
 }
 
-/* Rows of @width numbers, a multiple of 8, of which @have are there, from @src to @dst. */
-template <int WIDTH>
+/* The number of a warp's first row tile; its team's first column, of @teams that share @cols. */
+static DEV inline int row_warp(void)
+{
+	return warp_id() % WARPS;
+}
+
+static DEV inline int first_col(int cols, int teams)
+{
+	return warp_id() / WARPS % teams * (cols / teams);
+}
+
+/* By @THREADS: rows of @WIDTH numbers, a multiple of 8, of which @have are there, to @dst. */
+template <int WIDTH, int THREADS>
 static DEV inline void bring_rows(mem *dst, int ld, const mem *src, int64_t step, int rows,
 				  int64_t have)
 {
-	for (int e = (int)threadIdx.x; e < CHUNK * WIDTH / PIECE; e += THREADS) {
+	for (int e = (int)threadIdx.x % THREADS; e < CHUNK * WIDTH / PIECE; e += THREADS) {
 		const int row = e / (WIDTH / PIECE), col = e % (WIDTH / PIECE) * PIECE;
 		const bool in = row < rows && col < have;
 

@@ -3,10 +3,12 @@
  * The gated delta rule by chunks, from what gated_delta_prepare.cu made of each: the state from
  * chunk to chunk, and the results.
  *
- * Algorithm: a block goes over all chunks of a head with DELTA_COLS values' columns of its state S,
- * f32, in registers, 16-bit in shared memory for the products: new = u - w S,
- * y = scale e^G q S + p new, S = e^Gend S + k' e^(Gend - G) new. The next chunk's operands are on
- * their way meanwhile, if DELTA_STAGES is 2.
+ * Algorithm: a block goes over all chunks of a head with DELTA_COLS values' columns of its state S:
+ * new = u - w S, y = scale e^G q S + p new, S = e^Gend S + k' e^(Gend - G) new. Warps are
+ * specialized, by teams that have all rows: DELTA_GROUPS of these, which share the columns, have S,
+ * f32, in registers and make new and the next S; as many make y; one copies the next chunk's
+ * operands, if DELTA_STAGES is 2. S as 16-bit numbers, for the products, and new are in shared
+ * memory; barriers part what reads S from what reads new.
  * Bound: what a chunk takes, two products one after the other with a barrier between, while heads
  * and columns are few; else what the L2 gives, as blocks of a head read w, q, k and p each.
  * Source: Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks).
@@ -15,9 +17,14 @@
 #include "kernels/gpu/gated_delta.h"
 
 enum {
-	COLS = DELTA_COLS, COLS_LD = COLS + PIECE, N = COLS / MMA_N, STAGES = DELTA_STAGES,
+	GROUPS = DELTA_GROUPS, THREADS = (2 * GROUPS + 1) * TEAM,
+	COLS = DELTA_COLS, COLS_LD = COLS + PIECE, STAGES = DELTA_STAGES,
+	N = COLS / MMA_N / GROUPS,		/* tiles of columns that a warp has */
 	KEY_TILES = KEYS / MMA_M / WARPS,	/* of the state, that a warp has */
 };
+
+/* What a team does. */
+enum role { STATE, RESULTS, COPIES };
 
 /* A chunk's operands, in shared memory. */
 struct stage {
@@ -50,13 +57,18 @@ static DEV inline void bring(const stage &s, const struct rlx_k_gated_delta &a,
 	const int64_t step = (a.first + i) * CHUNK, ld = a.hk * a.dk;
 	const int rows = (int)(a.steps - step < CHUNK ? a.steps - step : CHUNK);
 
-	bring_rows<KEYS>(s.w, KEYS_LD, from.w, KEYS, CHUNK, KEYS);
-	bring_rows<COLS>(s.u, COLS_LD, from.u + w.col, a.dv, CHUNK, w.have);
-	bring_rows<KEYS>(s.q, KEYS_LD, w.q + step * ld, ld, rows, a.dk);
-	bring_rows<KEYS>(s.k, KEYS_LD, w.k + step * ld, ld, rows, a.dk);
-	bring_rows<CHUNK>(s.p, CHUNK_LD, from.p, CHUNK, CHUNK, CHUNK);
-	for (int e = (int)threadIdx.x; e < 3 * CHUNK / 4; e += THREADS)
+	bring_rows<KEYS, TEAM>(s.w, KEYS_LD, from.w, KEYS, CHUNK, KEYS);
+	bring_rows<COLS, TEAM>(s.u, COLS_LD, from.u + w.col, a.dv, CHUNK, w.have);
+	bring_rows<KEYS, TEAM>(s.q, KEYS_LD, w.q + step * ld, ld, rows, a.dk);
+	bring_rows<KEYS, TEAM>(s.k, KEYS_LD, w.k + step * ld, ld, rows, a.dk);
+	bring_rows<CHUNK, TEAM>(s.p, CHUNK_LD, from.p, CHUNK, CHUNK, CHUNK);
+	for (int e = (int)threadIdx.x % TEAM; e < 3 * CHUNK / 4; e += TEAM)
 		copy_async(s.rates + 4 * e, from.rates + 4 * e, 16, 16);
+}
+
+static DEV inline int own_col(void)
+{
+	return first_col(COLS, GROUPS);
 }
 
 /* S of a warp, and its copy for products. */
@@ -67,7 +79,7 @@ struct state {
 
 static DEV inline int key_of(int tile)
 {
-	return (warp_id() * KEY_TILES + tile) * MMA_M;
+	return (row_warp() * KEY_TILES + tile) * MMA_M;
 }
 
 static DEV inline void share(const state &s)
@@ -76,7 +88,8 @@ static DEV inline void share(const state &s)
 	for (int t = 0; t < KEY_TILES; t++)
 #pragma unroll
 		for (int n = 0; n < N; n++)
-			put_sums(s.half + key_of(t) * COLS_LD + n * MMA_N, COLS_LD, s.sum[t][n]);
+			put_sums(s.half + key_of(t) * COLS_LD + own_col() + n * MMA_N, COLS_LD,
+				 s.sum[t][n]);
 }
 
 /*
@@ -96,7 +109,7 @@ static DEV inline void carry(state &s, const struct rlx_k_gated_delta &a, const 
 #pragma unroll
 			for (int c = 0; c < MMA_C; c++) {
 				const int key = key_of(t) + mma_c_row(c);
-				const int col = n * MMA_N + mma_c_col(c);
+				const int col = own_col() + n * MMA_N + mma_c_col(c);
 				const int64_t i = at + key * a.dv + col;
 				const bool in = key < a.dk && col < w.have;
 
@@ -110,39 +123,35 @@ static DEV inline void carry(state &s, const struct rlx_k_gated_delta &a, const 
 			}
 }
 
-/* What is written into S by this chunk, and that as the chunk's end has it; y of S as it was. */
-static DEV inline void write(float (*y)[N][MMA_C], const stage &g, const state &s, mem *fresh,
-			     mem *late)
+/* @x, a row tile's sums: rows of w or q times S as it was. */
+static DEV inline void times_state(float (*x)[MMA_C], const mem *rows, const mem *half)
+{
+#pragma unroll
+	for (int n = 0; n < N; n++)
+#pragma unroll
+		for (int c = 0; c < MMA_C; c++)
+			x[n][c] = 0;
+#pragma unroll
+	for (int k = 0; k < KEYS; k += MMA_K) {
+		uint32_t a[MMA_A];
+
+		mma_load_a<mem>(a, rows + k, KEYS_LD, false);
+		mma_row<N>(x, a, half + k * COLS_LD + own_col(), COLS_LD, true);
+	}
+}
+
+/* What is written into S by this chunk, and that as the chunk's end has it. */
+static DEV inline void write(const stage &g, const mem *half, mem *fresh, mem *late)
 {
 #pragma unroll
 	for (int r = 0; r < ROW_TILES; r++) {
-		const int row = (warp_id() + r * WARPS) * MMA_M;
-		float x[N][MMA_C] = {};
+		const int row = (row_warp() + r * WARPS) * MMA_M;
+		float x[N][MMA_C];
 
-#pragma unroll
-		for (int n = 0; n < N; n++)
-#pragma unroll
-			for (int c = 0; c < MMA_C; c++)
-				y[r][n][c] = 0;
-#pragma unroll
-		for (int k = 0; k < KEYS; k += MMA_K) {
-			uint32_t aw[MMA_A], aq[MMA_A], b[2][MMA_B];
-
-			mma_load_a<mem>(aw, g.w + row * KEYS_LD + k, KEYS_LD, false);
-			mma_load_a<mem>(aq, g.q + row * KEYS_LD + k, KEYS_LD, false);
-#pragma unroll
-			for (int n = 0; n < N; n += 2) {
-				mma_load_b_two<mem>(b, s.half + k * COLS_LD + n * MMA_N, COLS_LD,
-						    true);
-				for (int j = 0; j < 2; j++) {
-					mma<mem>(x[n + j], aw, b[j]);
-					mma<mem>(y[r][n + j], aq, b[j]);
-				}
-			}
-		}
+		times_state(x, g.w + row * KEYS_LD, half);
 #pragma unroll
 		for (int n = 0; n < N; n++) {
-			const int at = row * COLS_LD + n * MMA_N;
+			const int at = row * COLS_LD + own_col() + n * MMA_N;
 			float end[MMA_C];
 
 #pragma unroll
@@ -151,7 +160,6 @@ static DEV inline void write(float (*y)[N][MMA_C], const stage &g, const state &
 
 				x[n][c] = to_f32(g.u[e]) - x[n][c];
 				end[c] = x[n][c] * g.rates[CHUNK + row + i];
-				y[r][n][c] *= g.rates[row + i];
 			}
 			put_sums(fresh + at, COLS_LD, x[n]);
 			put_sums(late + at, COLS_LD, end);
@@ -159,22 +167,38 @@ static DEV inline void write(float (*y)[N][MMA_C], const stage &g, const state &
 	}
 }
 
-/* y of what is written, and to memory: @rows are there from step @first on. */
-static DEV inline void results(float (*y)[N][MMA_C], const stage &g, const mem *fresh,
-			       const work &w, int64_t first, int rows)
+/* y of S as it was. */
+static DEV inline void begin_results(float (*y)[N][MMA_C], const stage &g, const mem *half)
 {
-	mem *to = w.y + first * w.ld;
-	const int64_t ld = w.ld, have = w.have;
+#pragma unroll
+	for (int r = 0; r < ROW_TILES; r++) {
+		const int row = (row_warp() + r * WARPS) * MMA_M;
+
+		times_state(y[r], g.q + row * KEYS_LD, half);
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int c = 0; c < MMA_C; c++)
+				y[r][n][c] *= g.rates[row + mma_c_row(c)];
+	}
+}
+
+/* And of what is written, to memory: @rows are there from step @first on. */
+static DEV inline void end_results(float (*y)[N][MMA_C], const stage &g, const mem *fresh,
+				   const work &w, int64_t first, int rows)
+{
+	mem *to = w.y + first * w.ld + own_col();
+	const int64_t ld = w.ld, have = w.have - own_col();
 
 #pragma unroll
 	for (int r = 0; r < ROW_TILES; r++) {
-		const int row = (warp_id() + r * WARPS) * MMA_M;
+		const int row = (row_warp() + r * WARPS) * MMA_M;
 
 		for (int k = 0; k <= row; k += MMA_K) {
 			uint32_t a[MMA_A];
 
 			mma_load_a<mem>(a, g.p + row * CHUNK_LD + k, CHUNK_LD, false);
-			mma_row<N>(y[r], a, fresh + k * COLS_LD, COLS_LD, true);
+			mma_row<N>(y[r], a, fresh + k * COLS_LD + own_col(), COLS_LD, true);
 		}
 #pragma unroll
 		for (int n = 0; n < N; n++)
@@ -204,9 +228,18 @@ static DEV inline void advance(state &s, const stage &g, const mem *late)
 			uint32_t a[MMA_A];
 
 			mma_load_a<mem>(a, g.k + k * KEYS_LD + key_of(t), KEYS_LD, true);
-			mma_row<N>(s.sum[t], a, late + k * COLS_LD, COLS_LD, true);
+			mma_row<N>(s.sum[t], a, late + k * COLS_LD + own_col(), COLS_LD, true);
 		}
 	}
+}
+
+/* The team that copies, at the beginning of a chunk: operands of the next, in the other stage. */
+static DEV inline void copy_next(unsigned char *shared, const struct rlx_k_gated_delta &a,
+				 const struct rlx_g_env &env, const work &w, int64_t i)
+{
+	if (i < a.count)
+		bring(stage_of(shared, i), a, env, w, i);
+	copy_commit();
 }
 
 RLX_G_KERNEL(gated_delta_chunks, struct rlx_k_gated_delta, THREADS)
@@ -221,34 +254,44 @@ RLX_G_KERNEL(gated_delta_chunks, struct rlx_k_gated_delta, THREADS)
 	mem *fresh = (mem *)(shared + STAGES * STAGE_BYTES), *late = fresh + CHUNK * COLS_LD;
 	float *f32 = RLX_G_PTR(float, a.carry), y[ROW_TILES][N][MMA_C];
 	const bool whole = (a.first + a.count) * CHUNK >= a.steps;
+	const int team = (int)threadIdx.x / TEAM;
+	const enum role role = team < GROUPS ? STATE : team < 2 * GROUPS ? RESULTS : COPIES;
 	state s;
 
 	s.half = late + CHUNK * COLS_LD;
-	bring(stage_of(shared, 0), a, env, w, 0);
-	copy_commit();
-	carry<true>(s, a, w, a.first ? NULL : RLX_G_PTR(mem, a.state), a.first ? f32 : NULL);
-	share(s);
+	if (role == COPIES)
+		copy_next(shared, a, env, w, 0);
+	if (role == STATE) {
+		carry<true>(s, a, w, a.first ? NULL : RLX_G_PTR(mem, a.state),
+			    a.first ? f32 : NULL);
+		share(s);
+	}
 	for (int64_t i = 0; i < a.count; i++) {
 		const int64_t step = (a.first + i) * CHUNK;
 		const stage g = stage_of(shared, i);
 
 		copy_wait<0>();
-		__syncthreads();
-		if (STAGES == 2 && i + 1 < a.count) {
-			bring(stage_of(shared, i + 1), a, env, w, i + 1);
-			copy_commit();
+		__syncthreads();	/* the operands and S are there */
+		if (role == COPIES && STAGES == 2)
+			copy_next(shared, a, env, w, i + 1);
+		if (role == STATE)
+			write(g, s.half, fresh, late);
+		if (role == RESULTS)
+			begin_results(y, g, s.half);
+		__syncthreads();	/* what is written is, and S has been read */
+		if (role == STATE) {
+			advance(s, g, late);
+			share(s);
 		}
-		write(y, g, s, fresh, late);
-		__syncthreads();
-		advance(s, g, late);
-		share(s);
-		results(y, g, fresh, w, step,
-			(int)(a.steps - step < CHUNK ? a.steps - step : CHUNK));
-		if (STAGES == 1 && i + 1 < a.count) {
+		if (role == RESULTS)
+			end_results(y, g, fresh, w, step,
+				    (int)(a.steps - step < CHUNK ? a.steps - step : CHUNK));
+		if (STAGES == 1) {
 			__syncthreads();
-			bring(stage_of(shared, i + 1), a, env, w, i + 1);
-			copy_commit();
+			if (role == COPIES)
+				copy_next(shared, a, env, w, i + 1);
 		}
 	}
-	carry<false>(s, a, w, whole ? RLX_G_PTR(mem, a.last) : NULL, f32);
+	if (role == STATE)
+		carry<false>(s, a, w, whole ? RLX_G_PTR(mem, a.last) : NULL, f32);
 }

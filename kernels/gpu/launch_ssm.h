@@ -182,13 +182,14 @@ static inline void rlx_g_gated_delta_prepare_launch(const void *args, struct rlx
 	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
 	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
 	const int64_t halves = chunk * (2 * (keys + 8) + 3 * (chunk + 8));
-	const int64_t floats = 2 * chunk * (chunk + 4) + 2 * chunk;
+	const int64_t floats = 2 * chunk * (chunk + 4) + 3 * chunk;
 
 	RLX_G_VARIANT(l, gated_delta_prepare, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys);
 	l->shared = (uint32_t)(halves * 2 + floats * 4);
 	if (!rlx_g_gated_delta_by_chunks(a, l) || l->shared > l->most_shared)
 		return;
-	rlx_g_line(l, a->batch * a->hv * a->count, RLX_K_SSM_THREADS);
+	rlx_g_line(l, a->batch * a->hv * a->count,
+		   RLX_K_DELTA_TEAMS * RLX_K_SSM_THREADS);
 }
 
 /* As many columns a block as leave most multiprocessors one; the next chunk ahead if it fits. */
@@ -197,7 +198,7 @@ static inline void rlx_g_gated_delta_chunks_launch(const void *args, struct rlx_
 	const struct rlx_k_gated_delta *a = (const struct rlx_k_gated_delta *)args;
 	const int64_t keys = rlx_k_gated_delta_keys(a), chunk = RLX_K_DELTA_CHUNK;
 	const int64_t sms = l->processors ? l->processors : 132, lines = a->batch * a->hv;
-	int64_t cols = 64, least = l->arch ? 16 : 32, stage, rest, stages;
+	int64_t cols = 64, least = l->arch ? 16 : 32, stage, rest, stages, groups;
 
 	while (cols > least && lines * rlx_g_ceil(a->dv, cols) < sms * 3 / 4)
 		cols /= 2;
@@ -208,10 +209,14 @@ static inline void rlx_g_gated_delta_chunks_launch(const void *args, struct rlx_
 	} while (stages * stage + rest > l->most_shared && (cols /= 2) >= least);
 	if (cols < least || !rlx_g_gated_delta_by_chunks(a, l))
 		return;
+	/* teams of warps that have the state; as many make results, one copies */
+	groups = cols > 32 ? 2 : 1;
 	RLX_G_VARIANT(l, gated_delta_chunks, .DELTA_TYPE = a->type, .DELTA_KEYS = (int32_t)keys,
-		      .DELTA_COLS = (int32_t)cols, .DELTA_STAGES = (int32_t)stages);
+		      .DELTA_COLS = (int32_t)cols, .DELTA_STAGES = (int32_t)stages,
+		      .DELTA_GROUPS = (int32_t)groups);
 	l->shared = (uint32_t)(stages * stage + rest);
-	rlx_g_line(l, lines * rlx_g_ceil(a->dv, cols), RLX_K_SSM_THREADS);
+	rlx_g_line(l, lines * rlx_g_ceil(a->dv, cols),
+		   (uint32_t)(2 * groups + 1) * RLX_K_SSM_THREADS);
 }
 
 #endif
