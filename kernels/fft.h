@@ -114,12 +114,20 @@ static inline int rlx_k_fft_bits(size_t vector_bytes)
 	return vector_bytes == 64 ? 4 : vector_bytes == 32 ? 3 : 2;
 }
 
-/* Whether a pass of radix @r reads or writes lines by whole vectors, transposed in registers. */
+/* Whether odd radix @r has its numbers in registers. */
+static inline bool rlx_k_fft_odd_in_registers(int r, size_t vector_bytes)
+{
+	return rlx_k_fft_bits(vector_bytes) > 3 &&
+	       (r == 3 || r == 5 || r == 7 || r == 9 || r == 15);
+}
+
+/* Whether a pass of radix @r reads or writes lines by whole vectors. */
 static inline bool rlx_k_fft_of_lines(int r, size_t vector_bytes)
 {
 	const int bits = rlx_k_fft_bits(vector_bytes);
 
-	return bits > 2 && r % 4 == 0 && r <= 1 << bits;
+	return bits > 2 && ((r % 4 == 0 && r <= 1 << bits) ||
+			    rlx_k_fft_odd_in_registers(r, vector_bytes));
 }
 
 /* Whether lines of @v are @n complex numbers side by side. */

@@ -32,12 +32,20 @@ static bool portable(const struct fft *f)
 	return f->bits == 2;
 }
 
+static bool odd_in_registers(const struct fft *f, int64_t r)
+{
+	return rlx_k_fft_odd_in_registers((int)r, (size_t)f->lanes * f->size);
+}
+
 /* What a pass takes for an element, by radix; measured, in no unit. */
-static double pass_cost(int64_t r)
+static double pass_cost(const struct fft *f, int64_t r)
 {
 	static const double small[] = { [2] = 1.6, [3] = 2.2, [4] = 2, [5] = 3, [8] = 2.7,
 					[16] = 3.4 };
+	static const double registers[] = { [3] = 2, [5] = 2.7, [7] = 3.3, [9] = 2.8, [15] = 3.6 };
 
+	if (odd_in_registers(f, r))
+		return registers[r];
 	return r < 6 || r == 8 || r == 16 ? small[r] : 1 + 0.55 * (double)r;
 }
 
@@ -68,8 +76,8 @@ static int even_radices(const struct fft *f, int64_t twos, uint8_t radix[RLX_K_F
 }
 
 /*
- * Radices of @n; false if a prime factor is too large. Powers of two are at both ends: they can
- * read and write lines.
+ * Radices of @n; false if a prime factor is too large. Powers of two are at both ends: they, and
+ * on some levels small odd ones, can read and write lines.
  */
 static bool factorise(const struct fft *f, int64_t n, struct rlx_k_fft_core *c, double *out_cost)
 {
@@ -84,13 +92,17 @@ static bool factorise(const struct fft *f, int64_t n, struct rlx_k_fft_core *c, 
 	n_even = even_radices(f, twos, even);
 	for (k = 0; k < n_even && (k < n_even - 1 || !k || n == 1); k++)
 		c->factor[c->n_factor++] = even[k];
+	for (; n % 9 == 0 && odd_in_registers(f, 9); n /= 9)
+		c->factor[c->n_factor++] = 9;
+	for (; n % 15 == 0 && odd_in_registers(f, 15); n /= 15)
+		c->factor[c->n_factor++] = 15;
 	for (; r <= RLX_K_FFT_RADIX && n > 1; r += 2)
 		for (; n % r == 0; n /= r)
 			c->factor[c->n_factor++] = (uint8_t)r;
 	for (; k < n_even; k++)
 		c->factor[c->n_factor++] = even[k];
 	for (k = 0; k < c->n_factor; k++)
-		*out_cost += (double)c->n * pass_cost(c->factor[k]);
+		*out_cost += (double)c->n * pass_cost(f, c->factor[k]);
 	return n == 1;
 }
 
@@ -218,7 +230,7 @@ static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2]
 	a.core[0] = core[0];
 	a.core[1] = core[1];
 	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))
-		return vectors * (pass_cost(n1) + 1 + pass_cost(n2));
+		return vectors * (pass_cost(f, n1) + 1 + pass_cost(f, n2));
 	cost = (double)rlx_k_fft_blocks(n2, f->lanes) * columns +
 	       (double)rlx_k_fft_blocks(n1, f->lanes) * rows;
 	cost += pieces_cost(f, &a, vectors);

@@ -157,6 +157,8 @@ RLX_INLINE void sixteen(cv *v)
 	}
 }
 
+#include "kernels/simd/fft_odd.h"
+
 RLX_INLINE void butterfly(cv *v, int r)
 {
 	const cv e = v[0];
@@ -164,6 +166,16 @@ RLX_INLINE void butterfly(cv *v, int r)
 	if (r == 2) {
 		v[0] = cv_add(e, v[1]);
 		v[1] = cv_sub(e, v[1]);
+	} else if (r == 3) {
+		three(v, v + 1, v + 2);
+	} else if (r == 5) {
+		five(v);
+	} else if (r == 7) {
+		seven(v);
+	} else if (r == 9) {
+		nine(v);
+	} else if (r == 15) {
+		fifteen(v);
 	} else if (r == 4) {
 		four(v);
 	} else if (r == 8) {
@@ -196,7 +208,7 @@ enum {
 	TO_LINES = 4,	/* the last one, to lines */
 };
 
-RLX_INLINE void even_step(const struct fft_pass *g, int64_t p, int64_t q, int r, int how)
+RLX_INLINE void radix_step(const struct fft_pass *g, int64_t p, int64_t q, int r, int how)
 {
 	const FT *w = g->w + 2 * (r - 1) * p;
 	const cv *x = g->x + g->s * p + q;
@@ -223,37 +235,63 @@ RLX_INLINE void even_step(const struct fft_pass *g, int64_t p, int64_t q, int r,
 	}
 }
 
-RLX_INLINE void even_pass(const struct fft_pass *g, int r, int how)
+RLX_INLINE void radix_pass(const struct fft_pass *g, int r, int how)
 {
 	const int64_t m = how & TWIDDLED ? g->m : 1, s = how & FROM_LINES ? 1 : g->s;
 
 	for (int64_t p = 0; p < m; p++)
 		for (int64_t q = 0; q < s; q++)
-			even_step(g, p, q, r, how);
+			radix_step(g, p, q, r, how);
 }
 
 /* Whether there are registers for sixteen numbers, or nearly: rlx_k_fft_bits(). */
 enum { HAS_SIXTEEN = RLX_VB == 64 };
 
+/* Radices 3 to 15, where rlx_k_fft_odd_in_registers() has them; else false. */
+RLX_INLINE bool odd_in_registers(const struct fft_pass *g, int r, int how)
+{
+#if RLX_VB > 32
+	if (r == 3)
+		radix_pass(g, 3, how);
+	else if (r == 5)
+		radix_pass(g, 5, how);
+	else if (r == 7)
+		radix_pass(g, 7, how);
+	else if (r == 9)
+		radix_pass(g, 9, how);
+	else if (r == 15)
+		radix_pass(g, 15, how);
+	else
+		return false;
+	return true;
+#else
+	return false;
+#endif
+}
+
 #if RLX_VB > 16
 static __attribute__((noinline)) void from_lines(const struct fft_pass *g, int r)
 {
+	if (odd_in_registers(g, r, FROM_LINES | TWIDDLED))
+		return;
 	if (HAS_SIXTEEN && r == 16)
-		even_pass(g, 16, FROM_LINES | TWIDDLED);
+		radix_pass(g, 16, FROM_LINES | TWIDDLED);
 	else if (r == 8)
-		even_pass(g, 8, FROM_LINES | TWIDDLED);
+		radix_pass(g, 8, FROM_LINES | TWIDDLED);
 	else
-		even_pass(g, 4, FROM_LINES | TWIDDLED);
+		radix_pass(g, 4, FROM_LINES | TWIDDLED);
 }
 
 static __attribute__((noinline)) void to_lines(const struct fft_pass *g, int r)
 {
+	if (odd_in_registers(g, r, TO_LINES))
+		return;
 	if (HAS_SIXTEEN && r == 16)
-		even_pass(g, 16, TO_LINES);
+		radix_pass(g, 16, TO_LINES);
 	else if (r == 8)
-		even_pass(g, 8, TO_LINES);
+		radix_pass(g, 8, TO_LINES);
 	else
-		even_pass(g, 4, TO_LINES);
+		radix_pass(g, 4, TO_LINES);
 }
 #else
 RLX_INLINE void from_lines(const struct fft_pass *g, int r) { }
@@ -268,9 +306,9 @@ RLX_INLINE bool of_lines(int r)
 RLX_INLINE void buffer_pass(const struct fft_pass *g, int r)
 {
 	if (g->m > 1)
-		even_pass(g, r, TWIDDLED);
+		radix_pass(g, r, TWIDDLED);
 	else
-		even_pass(g, r, 0);
+		radix_pass(g, r, 0);
 }
 
 /* Outputs at once, as there are registers for their sums */
@@ -370,7 +408,9 @@ static __attribute__((noinline)) void one_even_pass(const struct fft_pass *g, in
 
 static __attribute__((noinline)) void one_odd_pass(const struct fft_pass *g, int r)
 {
-#if RLX_VB > 16
+	if (odd_in_registers(g, r, TWIDDLED))
+		return;
+#if RLX_VB == 32
 	if (r == 3)
 		odd_pass(g, 3);
 	else if (r == 5)

@@ -164,52 +164,74 @@ TEST(real_lines)
 	}
 }
 
-/*
- * Lines of powers of two, and of 3 and 5 times these, by any number: elements of all of them
- * against sums, cut, padded or neither, and back.
- */
+/* Lines of @n of which @have numbers are there: elements of all of them against sums, and back. */
+static void check_lines(uint64_t *seed, enum rlx_dtype dt, int64_t lines, int64_t n, int64_t have)
+{
+	const double tol = (dt == RLX_F64 ? 1.2e-15 : 6e-7) * (log2((double)n) + 2) *
+			   sqrt((double)n);
+	rlx_value x, y;
+	struct rig r;
+
+	rig_init(&r, "cpu");
+	x = rig_random(&r, rlx_type(dt, lines, have, 2), -1, 1);
+	y = rlx_emit(r.g, fft, .x = x, .n = RLX_INTS(n));
+	rig_output(&r, y);
+	rig_output(&r, rlx_emit(r.g, fft, .x = y, .inverse = true));
+	rig_run(&r);
+	for (int64_t l = 0; l < lines; l++) {
+		int64_t k = (int64_t)(rlx_test_rand(seed) % (uint64_t)n);
+		double re = 0, im = 0;
+
+		for (int64_t j = 0; j < n && j < have; j++) {
+			double a = 6.283185307179586477 * (double)(j * k % n) / (double)n;
+			double p = rig_in(&r, 0, 2 * (l * have + j));
+			double q = rig_in(&r, 0, 2 * (l * have + j) + 1);
+
+			re += p * cos(a) + q * sin(a);
+			im += q * cos(a) - p * sin(a);
+		}
+		rig_want(&r, 0, 2 * (l * n + k), re, tol);
+		rig_want(&r, 0, 2 * (l * n + k) + 1, im, tol);
+	}
+	for (int64_t i = 0; i < lines * n * 2; i++)
+		rig_want(&r, 1, i, i / 2 % n < have ?
+			 rig_in(&r, 0, i / (2 * n) * 2 * have + i % (2 * n)) : 0,
+			 tol / sqrt((double)n));
+	rig_fini(&r);
+}
+
+/* Lines of powers of two, and of 3 and 5 times these, by any number: cut, padded or neither. */
 TEST(lines_of_powers_of_two)
 {
 	uint64_t seed = rlx_test_seed();
 
 	for (unsigned int c = 0; c < 72; c++) {
-		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
 		const int64_t times = c < 44 ? 1 : c < 58 ? 3 : 5;
 		const int64_t n = times << (c < 44 ? c / 4 + 1 : (c - 44) % 14 / 2 + 4);
 		const int64_t lines = 1 + (int64_t)(rlx_test_rand(&seed) % (c % 4 < 2 ? 3 : 40));
 		const int64_t have = c % 5 ? n : 1 + (int64_t)(rlx_test_rand(&seed) %
 							       (uint64_t)(n + 9));
-		const double tol = (dt == RLX_F64 ? 1.2e-15 : 6e-7) * (log2((double)n) + 2) *
-				   sqrt((double)n);
-		rlx_value x, y;
-		struct rig r;
 
-		rig_init(&r, "cpu");
-		x = rig_random(&r, rlx_type(dt, lines, have, 2), -1, 1);
-		y = rlx_emit(r.g, fft, .x = x, .n = RLX_INTS(n));
-		rig_output(&r, y);
-		rig_output(&r, rlx_emit(r.g, fft, .x = y, .inverse = true));
-		rig_run(&r);
-		for (int64_t l = 0; l < lines; l++) {
-			int64_t k = (int64_t)(rlx_test_rand(&seed) % (uint64_t)n);
-			double re = 0, im = 0;
+		check_lines(&seed, c % 2 ? RLX_F64 : RLX_F32, lines, n, have);
+	}
+}
 
-			for (int64_t j = 0; j < n && j < have; j++) {
-				double a = 6.283185307179586477 * (double)(j * k % n) / (double)n;
-				double p = rig_in(&r, 0, 2 * (l * have + j));
-				double q = rig_in(&r, 0, 2 * (l * have + j) + 1);
+/* Lengths of 2, 3, 5 and 7 alone: passes of 9 and 15, first, between and last. */
+TEST(lines_of_small_primes)
+{
+	static const int64_t prime[] = { 2, 3, 3, 3, 5, 5, 7 };
+	uint64_t seed = rlx_test_seed();
 
-				re += p * cos(a) + q * sin(a);
-				im += q * cos(a) - p * sin(a);
-			}
-			rig_want(&r, 0, 2 * (l * n + k), re, tol);
-			rig_want(&r, 0, 2 * (l * n + k) + 1, im, tol);
+	for (unsigned int c = 0; c < 60; c++) {
+		const double most = rlx_test_uniform(&seed, 4, 14);
+		int64_t n = 1, p, lines;
+
+		while (n < (int64_t)exp2(most)) {
+			p = prime[rlx_test_rand(&seed) % (sizeof(prime) / sizeof(prime[0]))];
+			n *= p;
 		}
-		for (int64_t i = 0; i < lines * n * 2; i++)
-			rig_want(&r, 1, i, i / 2 % n < have ?
-				 rig_in(&r, 0, i / (2 * n) * 2 * have + i % (2 * n)) : 0,
-				 tol / sqrt((double)n));
-		rig_fini(&r);
+		lines = 1 + (int64_t)(rlx_test_rand(&seed) % (c % 4 < 2 ? 3 : 20));
+		check_lines(&seed, c % 2 ? RLX_F64 : RLX_F32, lines, n, n);
 	}
 }
 
