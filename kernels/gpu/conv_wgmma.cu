@@ -338,7 +338,7 @@ static DEV inline void end_across(float *d, const struct rlx_k_conv_nd &a,
 	struct __attribute__((aligned(2 * sizeof(type_c)))) two { type_c v[2]; };
 	const bool together = pixels_of(a) % 2 == 0 && (uint64_t)o.c % sizeof(two) == 0;
 
-	add_lines(d, g, o, row, col);
+	add_lines<SUMS>(d, g, o, row, col);
 #pragma unroll
 	for (int i = 0; i < SUMS; i += 4) {
 		uint32_t q = (uint32_t)(col + wgmma_col(i));
@@ -385,8 +385,8 @@ static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct 
 
 		multiply(d, k.n, shared, st, &t);
 #if CONV_SPLIT_K
-		store_all(d, lines<float>(part + s.image * a.y_n, g.n, g, s.row + group * 64,
-					  s.col));
+		store_all<SUMS>(d, lines<float>(part + s.image * a.y_n, g.n, g,
+						s.row + group * 64, s.col));
 #elif CONV_ACROSS
 		end_across(d, a, g, operands(g, env, 0), s.row + group * 64, s.col);
 #else

@@ -204,10 +204,11 @@ template <class T> static DEV inline bool by_pairs(const T *p, size_t ld)
 }
 
 /* What columns, from @col on, of which there are @n, add to the sums. */
-template <class T> static DEV inline void add_bias(float *d, const T *bias, int col, int n)
+template <int N, class T>
+static DEV inline void add_bias(float *d, const T *bias, int col, int n)
 {
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 4) {
+	for (int i = 0; i < N; i += 4) {
 		int left = n - (col + wgmma_col(i));
 		float b[2];
 
@@ -220,18 +221,19 @@ template <class T> static DEV inline void add_bias(float *d, const T *bias, int 
 }
 
 /* What rows and columns add to the sums, in the registers where they are. */
+template <int N>
 static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
-			       int col)
+				 int col)
 {
 	const float alpha = (float)a.alpha;
 
 	if (alpha != 1)
 #pragma unroll
-		for (int i = 0; i < SUMS; i++)
+		for (int i = 0; i < N; i++)
 			d[i] *= alpha;
 #if GEMM_SCALED
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 4)
+	for (int i = 0; i < N; i += 4)
 #pragma unroll
 		for (int e = 0; e < 2; e++) {
 			int c = col + wgmma_col(i + e);
@@ -243,9 +245,9 @@ static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const ope
 		}
 #endif
 	if (o.bias && sizeof(type_c) == 2 && a.bias_as_c)
-		add_bias(d, (const type_c *)o.bias, col, (int)a.n);
+		add_bias<N>(d, (const type_c *)o.bias, col, (int)a.n);
 	else if (o.bias)
-		add_bias(d, o.bias, col, (int)a.n);
+		add_bias<N>(d, o.bias, col, (int)a.n);
 	if (o.row_bias)
 #pragma unroll
 		for (int i = 0; i < 4; i += 2) {
@@ -253,7 +255,7 @@ static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const ope
 			float b = r < (int)a.m ? o.row_bias[r] : 0;
 
 #pragma unroll
-			for (int j = i; j < SUMS; j += 4) {
+			for (int j = i; j < N; j += 4) {
 				d[j] += b;
 				d[j + 1] += b;
 			}
@@ -335,8 +337,8 @@ template <class C> struct lines {
 		load_some<C, WORDS>(at, w, n, wide);
 	}
 
-	/* All of the warpgroup's rows and columns are there, and aligned: no piece is asked. */
-	DEV bool whole() const { return wide && row + 64 <= rows && col + BN <= cols; }
+	/* All of the warpgroup's rows and @n columns are there, and aligned: no piece is asked. */
+	DEV bool whole(int n) const { return wide && row + 64 <= rows && col + n <= cols; }
 	DEV words<WORDS> get(int i) const
 	{
 		C *at;
@@ -359,10 +361,10 @@ static DEV inline float second_of(uint32_t w, bf16) { return bits_f32(w & 0xffff
 static DEV inline float first_of(uint32_t w, f16) { return f16_to_f32((uint16_t)w); }
 static DEV inline float second_of(uint32_t w, f16) { return f16_to_f32((uint16_t)(w >> 16)); }
 
-static DEV inline void add_matrix(float *d, const lines<float> &r, float beta)
+template <int N> static DEV inline void add_matrix(float *d, const lines<float> &r, float beta)
 {
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 2) {
+	for (int i = 0; i < N; i += 2) {
 		uint32_t w[2];
 
 		r.load(i, w);
@@ -376,14 +378,14 @@ static DEV inline void add_matrix(float *d, const lines<float> &r, float beta)
  * pieces of a lane, of its upper row and its lower one, are under way at a time: behind a branch
  * each would wait for memory by itself.
  */
-template <class C>
+template <int N, class C>
 static DEV inline void add_matrix(float *d, const lines<C> &r, float beta)
 {
-	enum { AHEAD = SUMS % 64 ? 4 : 8 };
-	bool whole = r.whole();
+	enum { AHEAD = N % 64 ? 4 : 8 };
+	bool whole = r.whole(2 * N);
 
 #pragma unroll
-	for (int i = 0; i < SUMS; i += AHEAD * 8) {
+	for (int i = 0; i < N; i += AHEAD * 8) {
 		words<4> w[AHEAD];
 
 		if (whole)
@@ -408,10 +410,10 @@ static DEV inline void add_matrix(float *d, const lines<C> &r, float beta)
 	}
 }
 
-static DEV inline void store_all(const float *d, const lines<float> &c)
+template <int N> static DEV inline void store_all(const float *d, const lines<float> &c)
 {
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 2) {
+	for (int i = 0; i < N; i += 2) {
 		uint32_t w[2] = { f32_bits(d[i]), f32_bits(d[i + 1]) };
 
 		c.store(i, w);
@@ -465,7 +467,7 @@ static DEV inline void store_between(C *c, const words<4> &w, const C *first, co
  * Lines at odd places, by pieces that begin at 16 bytes all the same: each lane's end is in the
  * next one's piece. Behind the last of four is the first one's next piece, or a piece of its own.
  */
-template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
+template <int N, class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
 {
 	const int quad = lane_id() & 3, ahead = (lane_id() & ~3) | ((quad + 3) & 3);
 
@@ -475,12 +477,12 @@ template <class C> static DEV inline void store_odd(const float *d, const lines<
 	for (int h = 0; h < 4; h += 2) {
 		const int r = c.row + wgmma_row(h), left = c.cols - c.col;
 		C *first = c.p + (int64_t)r * c.ld + c.col, *at = first + quad * 8;
-		const C *end = first + (r >= c.rows ? 0 : left < BN ? left : BN);
+		const C *end = first + (r >= c.rows ? 0 : left < 2 * N ? left : 2 * N);
 		const int odd = (int)((uint64_t)first % 16 / sizeof(C));
 		uint32_t last[4] = {};
 
 #pragma unroll
-		for (int i = 0; i < SUMS; i += 16, at += 32) {
+		for (int i = 0; i < N; i += 16, at += 32) {
 			uint32_t w[4], before[4];
 
 			if (c.col + i * 2 >= c.cols + 32)
@@ -511,12 +513,12 @@ template <class C> static DEV inline void store_odd(const float *d, const lines<
  * Lines at odd places: four lanes have eight neighbours, which exchanged would be eight stores. By
  * pairs where lines begin at such: a store takes as long as the sectors of memory that it meets.
  */
-template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
+template <int N, class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
 {
 	const bool pairs = by_pairs(c.p, (size_t)c.ld);
 
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 2) {
+	for (int i = 0; i < N; i += 2) {
 		int r = c.row + wgmma_row(i), k = c.col + wgmma_col(i);
 		C *p = c.p + (int64_t)r * c.ld + k, v[2] = { from_f32<C>(d[i]),
 							     from_f32<C>(d[i + 1]) };
@@ -534,14 +536,14 @@ template <class C> static DEV inline void store_odd(const float *d, const lines<
 }
 #endif
 
-template <class C> static DEV inline void store_all(const float *d, const lines<C> &c)
+template <int N, class C> static DEV inline void store_all(const float *d, const lines<C> &c)
 {
 	if (!c.wide) {
-		store_odd(d, c);
+		store_odd<N>(d, c);
 		return;
 	}
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 16)
+	for (int i = 0; i < N; i += 16)
 #pragma unroll
 		for (int h = i; h < i + 4; h += 2) {
 			uint32_t w[4];
@@ -556,10 +558,11 @@ template <class C> static DEV inline void store_all(const float *d, const lines<
 }
 
 /* The same of fp8: a lane has 8 bytes. */
-template <bool E5, class C> static DEV inline void store_f8(const float *d, const lines<C> &c)
+template <int N, bool E5, class C>
+static DEV inline void store_f8(const float *d, const lines<C> &c)
 {
 #pragma unroll
-	for (int i = 0; i < SUMS; i += 16)
+	for (int i = 0; i < N; i += 16)
 #pragma unroll
 		for (int h = i; h < i + 4; h += 2) {
 			uint32_t w[4];
@@ -574,21 +577,43 @@ template <bool E5, class C> static DEV inline void store_f8(const float *d, cons
 		}
 }
 
-static DEV inline void store_all(const float *d, const lines<f8e4m3> &c) { store_f8<false>(d, c); }
-static DEV inline void store_all(const float *d, const lines<f8e5m2> &c) { store_f8<true>(d, c); }
+template <int N> static DEV inline void store_all(const float *d, const lines<f8e4m3> &c)
+{
+	store_f8<N, false>(d, c);
+}
 
+template <int N> static DEV inline void store_all(const float *d, const lines<f8e5m2> &c)
+{
+	store_f8<N, true>(d, c);
+}
+
+/*
+ * With slow activations by parts that take each other's registers, so that there is code for one
+ * alone: a block runs it but once or twice, and that of all sums takes longer to come from memory
+ * than to run. Of lines at odd places each part would have ends of its own.
+ */
 static DEV inline void end_sums(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
 				int col)
 {
-	add_lines(d, a, o, row, col);
+	enum { PART = STORE_SHIFTED || ACT <= RLX_ACT_RELU ? SUMS : 32 };
+
+	static_assert(SUMS % PART == 0, "parts are alike");
+#pragma unroll 1
+	for (int n = 0; n < SUMS / PART; n++, col += 2 * PART) {
+		add_lines<PART>(d, a, o, row, col);
 #if GEMM_TYPE_C < GEMM_F8
-	if (o.r)
-		add_matrix(d, lines<type_c>((type_c *)o.r, a.ldr, a, row, col), (float)a.beta);
+		if (o.r)
+			add_matrix<PART>(d, lines<type_c>((type_c *)o.r, a.ldr, a, row, col),
+					 (float)a.beta);
 #endif
 #pragma unroll
-	for (int i = 0; i < SUMS; i++)
-		d[i] = gemm_act(ACT, a, d[i]);
-	store_all(d, lines<type_c>(o.c, a.ldc, a, row, col));
+		for (int i = 0; i < PART; i++)
+			d[i] = gemm_act(ACT, a, d[i]);
+		store_all<PART>(d, lines<type_c>(o.c, a.ldc, a, row, col));
+#pragma unroll
+		for (int i = 0; i < SUMS - PART; i++)
+			d[i] = d[i + PART];
+	}
 }
 
 #endif
