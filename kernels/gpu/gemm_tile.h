@@ -31,6 +31,8 @@
 
 /* GEMV by columns (gemv.h): lanes of a column, each with @per of its @k at a time. */
 #define GEMV_LANES(k, per)	((k) > 16 * (per) ? 32 : (k) > 8 * (per) ? 16 : 8)
+/* By rows: lines of b of which a thread has @by elements each under way, for @rows of a. */
+#define GEMV_AHEAD(rows, by)	((rows) * (by) > 32 ? 2 : (rows) > 2 ? 4 : 8)
 
 /*
  * In registers (gemm_direct.h): k of a step; steps that a warp has under way, by columns of a block

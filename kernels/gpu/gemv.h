@@ -4,14 +4,18 @@
  * tensor cores alone. Included by the .cu files of GEMM.
  *
  * Algorithm: B by columns: a warp for four columns at a time, or, if k is short, as many lanes as
- * a column gives 16 bytes to, 8 at least, for each; a reduction over them for all sums at once. So
+ * a column gives loads to, 8 at least, for each; a reduction over them for all sums at once. So
  * all that a block reads first is under way at a time: memory is waited for once, not for each
- * column; weights, before the launch ahead has ended. B by rows: a block for 32 columns, whose
- * threads split k and add up through shared memory.
+ * column; weights, before the launch ahead has ended. B by rows: neighbours have columns side by
+ * side and their teams split k, so that k short or long gives as many loads to each thread; sums
+ * meet by shuffles and in shared memory.
  *
- * Traffic: B once, which is the bound; A from the L2 once for each column (or 32 of them).
+ * Built for 1, 2, 4 or 8 rows (GEMM_ROWS), of which there may be fewer, and loads of GEMM_BY
+ * elements, by which lines begin and end: those of a column, of A too.
+ *
+ * Traffic: B once, which is the bound; A from the L2 once for each block's columns.
  * Limits: M <= 8; any type and alignment. gemv_stream.cu is the faster one for f16 and bf16
- * where B's lines begin at multiples of 16 bytes.
+ * where B's lines begin at multiples of 16 bytes and there is no batch.
  */
 #ifndef RLX_G_GEMV_H
 #define RLX_G_GEMV_H
@@ -20,31 +24,29 @@
 #include "kernels/gpu/gemm_tile.h"
 
 #ifndef GEMM_LANES	/* of who takes no more than gemv_pack from here */
-#define GEMM_LANES	0
+#define GEMM_LANES	8
+#define GEMM_ROWS	1
+#define GEMM_BY		1
 #endif
 
-/* Rows at most: RLX_G_GEMV_ROWS of the launch; columns of a block; lanes of a column. */
-enum { GEMV_M = 8, GEMV_COLS = 32, COL_LANES = GEMM_LANES > 0 ? GEMM_LANES : 8 };
+/*
+ * Columns of a block of b by columns; of b by rows, whose threads side by side have GEMV_ACROSS:
+ * k of each, and teams whose sums meet in shared memory.
+ */
+enum {
+	GEMV_M = GEMM_ROWS, GEMV_V = GEMM_BY, GEMV_SIDE = GEMM_LANES, GEMV_COLS = 32,
+	GEMV_ACROSS = GEMV_SIDE * GEMV_V, GEMV_DOWN = 256 / GEMV_SIDE,
+	GEMV_TEAMS = GEMV_SIDE < WARP ? 256 / WARP : GEMV_DOWN,
+};
 
 template <class T, int N> struct alignas(sizeof(T) * N) gemv_pack {
 	T	v[N];
 };
 
-/* A row of b, or columns [at, at + N) of one: zeros beyond @n. */
-template <class T, int N>
-static DEV inline gemv_pack<T, N> gemv_load(const T *p, int64_t at, int64_t n, bool wide)
-{
-	gemv_pack<T, N> x = {};
-
-	if (wide && at + N <= n)
-		return *(const gemv_pack<T, N> *)(p + at);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		x.v[i] = load_if(p + at + i, at + i < n);
-	return x;
-}
-
-/* The same by predicated loads, all or nothing, of what begins at 16 bytes. */
+/*
+ * N elements by predicated loads, all or nothing, of what begins at as many bytes or at 16: zeros
+ * where there are none.
+ */
 template <class T, int N> static DEV inline gemv_pack<T, N> gemv_load_if(const T *p, bool in)
 {
 	enum { EACH = sizeof(T) * N > 16 ? 16 / sizeof(T) : N };
@@ -65,7 +67,7 @@ template <class T, int N> static DEV inline gemv_pack<T, N> gemv_load_if(const T
  * for b is nobody's to write.
  */
 template <class TA, class TB, class O, class AS, class GET, class PUT> struct gemv_block {
-	enum { V = 16 / sizeof(TB) };
+	enum { V = GEMV_V, R = GEMV_M, LANES = GEMV_SIDE };
 	const struct rlx_k_gemm	&a;
 	const O			&o;
 	int64_t			first;
@@ -84,22 +86,20 @@ template <class TA, class TB, class O, class AS, class GET, class PUT> struct ge
 	}
 
 	/*
-	 * b by columns (rows of N x K in memory): COL_LANES neighbours for a column, and C columns
-	 * at a time, 256 / COL_LANES apart, from number @from on; beyond the last one they have
-	 * nothing to do. R: rows that a may have. WIDE: all lines begin at 16 bytes, and k ends
-	 * there.
+	 * b by columns (rows of N x K in memory): LANES neighbours for a column, and C columns at a
+	 * time, 256 / LANES apart; beyond the last one they have nothing to do.
 	 */
-	template <bool WIDE, int R, int C> DEV void cols(int from)
+	DEV void cols(void)
 	{
-		enum { APART = 256 / COL_LANES };
-		int lane = (int)threadIdx.x % COL_LANES, m = (int)a.m, at;
-		int64_t k = (int64_t)a.k, col = first + from + (int)threadIdx.x / COL_LANES;
+		enum { C = LANES / 8, APART = 256 / LANES, AHEAD = R > 4 ? 1 : C * V > 8 ? 2 : 4 };
+		int lane = (int)threadIdx.x % LANES, m = (int)a.m, at;
+		int64_t k = (int64_t)a.k, col = first + (int)threadIdx.x / LANES;
 		int64_t left = (int64_t)a.n - col;
 		const TB *b = o.b + col * (int64_t)a.ldb;
 		float sum[C * R] = {};
 
-#pragma unroll (R > 4 ? 1 : 2)
-		for (int64_t k0 = 0; k0 < k; k0 += COL_LANES * V) {
+#pragma unroll AHEAD
+		for (int64_t k0 = 0; k0 < k; k0 += LANES * V) {
 			int64_t i0 = k0 + lane * V;
 			gemv_pack<TB, V> x[C];
 			gemv_pack<TA, V> y[R];
@@ -107,12 +107,12 @@ template <class TA, class TB, class O, class AS, class GET, class PUT> struct ge
 			/* all under way before the first is waited for */
 #pragma unroll
 			for (int c = 0; c < C; c++)
-				x[c] = load<WIDE, V>(b + c * APART * (int64_t)a.ldb, i0,
-						     c * APART < left);
+				x[c] = gemv_load_if<TB, V>(b + c * APART * (int64_t)a.ldb + i0,
+							   c * APART < left && i0 < k);
 			wait();
 #pragma unroll
 			for (int r = 0; r < R; r++)
-				y[r] = load<WIDE, V>(o.a + r * a.lda, i0, r < m);
+				y[r] = gemv_load_if<TA, V>(o.a + r * a.lda + i0, r < m && i0 < k);
 #pragma unroll
 			for (int c = 0; c < C; c++)
 #pragma unroll
@@ -122,100 +122,102 @@ template <class TA, class TB, class O, class AS, class GET, class PUT> struct ge
 						sum[c * R + r] += as(y[r].v[i]) * as(x[c].v[i]);
 		}
 		wait();
-		at = sum_over_lanes<COL_LANES, C * R, 1>(sum);
+		at = sum_over_lanes<LANES, C * R, 1>(sum);
 		col += at / R * APART;
 		if (lane < C * R && at % R < m && col < (int64_t)a.n)
 			o.finish(a, (size_t)(at % R), (size_t)col, sum[0], get, put);
 	}
 
-	/* N elements of a line that is @there from number @at on; zeros beyond k. */
-	template <bool WIDE, int N, class T>
-	DEV gemv_pack<T, N> load(const T *line, int64_t at, bool there) const
+	/* What the thread's columns, from @col on, have of the products of its share of k. */
+	DEV void add_rows(float *sum, int64_t col)
 	{
-		int64_t k = (int64_t)a.k;
+		enum { AHEAD = GEMV_AHEAD(R, V) };
+		int64_t k = (int64_t)a.k, n = (int64_t)a.n;
 
-		if constexpr (WIDE)
-			return gemv_load_if<T, N>(line + at, there && at < k);
-		return gemv_load<T, N>(line, at, there ? k : 0, false);
-	}
+#pragma unroll 1
+		for (int64_t i0 = (int)threadIdx.x / LANES; i0 < k; i0 += GEMV_DOWN * AHEAD) {
+			gemv_pack<TB, V> x[AHEAD];
+			TA y[AHEAD][R];
 
-	DEV void all_cols(void)
-	{
-		enum { ALL = COL_LANES / 8 };
-		bool wide = ((uint64_t)o.a | (uint64_t)o.b | a.lda * sizeof(TA) |
-			     a.ldb * sizeof(TB) | a.k * sizeof(TB)) % 16 == 0;
+#pragma unroll
+			for (int u = 0; u < AHEAD; u++) {
+				int64_t i = i0 + u * GEMV_DOWN;
 
-		if (wide && a.m <= 4)
-			cols<true, 4, ALL>(0);
-		else if (wide)
-			cols<true, 8, ALL>(0);
-		for (int c = 0; !wide && c < GEMV_COLS; c += 256 / COL_LANES)
-			cols<false, 8, 1>(c);
-	}
-
-	/* b by rows (K x N): the threads split k (split-K). */
-	DEV void rows(void)
-	{
-		enum { ACROSS = GEMV_COLS / V, DOWN = 256 / ACROSS,
-		       LEFT = GEMV_M * V * ACROSS / WARP };	/* sums of a lane, at last */
-		int x = (int)threadIdx.x % ACROSS * V, y = (int)threadIdx.x / ACROSS, at;
-		int64_t n = (int64_t)a.n, k = (int64_t)a.k, col;
-		bool wide = ((uint64_t)o.b | (uint64_t)a.ldb * sizeof(TB)) % 16 == 0;
-		float sum[GEMV_M * V] = {}, all = 0;
-
-#pragma unroll 2
-		for (int64_t i0 = y; i0 < k; i0 += DOWN) {
-			gemv_pack<TB, V> w = gemv_load<TB, V>(o.b + i0 * (int64_t)a.ldb,
-							      first + x, n, wide);
-			TA v[GEMV_M];
-
+				x[u] = gemv_load_if<TB, V>(o.b + i * (int64_t)a.ldb + col,
+							   i < k && col < n);
+			}
 			wait();
 #pragma unroll
-			for (int r = 0; r < GEMV_M; r++)
-				v[r] = load_if(o.a + r * a.lda + i0, r < (int)a.m);
+			for (int u = 0; u < AHEAD; u++)
 #pragma unroll
-			for (int r = 0; r < GEMV_M; r++)
+				for (int r = 0; r < R; r++)
+					y[u][r] = load_if(o.a + r * a.lda + i0 + u * GEMV_DOWN,
+							  r < (int)a.m && i0 + u * GEMV_DOWN < k);
 #pragma unroll
-				for (int i = 0; i < V; i++)
-					sum[r * V + i] += as(v[r]) * as(w.v[i]);
+			for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+				for (int r = 0; r < R; r++)
+#pragma unroll
+					for (int i = 0; i < V; i++)
+						sum[r * V + i] += as(y[u][r]) * as(x[u].v[i]);
 		}
 		wait();
-		/* a warp's shares by shuffles, then those of all warps */
-		at = sum_over_lanes<WARP, GEMV_M * V, LEFT, false, ACROSS>(sum);
+	}
+
+	/*
+	 * b by rows (K x N): LANES neighbours for V columns each, teams of them for shares of k
+	 * (split-K), which meet by shuffles within a warp, then in shared memory.
+	 */
+	DEV void rows(void)
+	{
+		enum { ROUND = LANES < WARP ? LANES : WARP, KEPT = R * V * ROUND / WARP,
+		       LEFT = KEPT ? KEPT : 1, OWN = R * V / LEFT * ROUND, ALL = R * GEMV_ACROSS };
+		int x = (int)threadIdx.x % LANES * V, at, team;
+		float sum[R * V] = {};
+
+		add_rows(sum, first + x);
+		at = sum_over_lanes<WARP, R * V, LEFT, false, ROUND>(sum);
+		team = LANES < WARP ? warp_id() : (int)threadIdx.x / LANES;
+		if (lane_id() < OWN)	/* others have the same */
 #pragma unroll
-		for (int i = 0; i < LEFT; i++)
-			smem[(warp_id() * GEMV_M + (at + i) / V) * GEMV_COLS + x + (at + i) % V] =
-				sum[i];
+			for (int i = 0; i < LEFT; i++)
+				smem[(team * R + (at + i) / V) * GEMV_ACROSS + x + (at + i) % V] =
+					sum[i];
 		__syncthreads();
-		/* a thread for each result */
-		y = (int)threadIdx.x / GEMV_COLS;
-		col = first + threadIdx.x % GEMV_COLS;
-		for (int w = 0; w < 256 / WARP; w++)
-			all += smem[w * GEMV_M * GEMV_COLS + (int)threadIdx.x];
-		if (y < (int)a.m && col < n)
-			o.finish(a, (size_t)y, (size_t)col, all, get, put);
+#pragma unroll 1
+		for (int e = (int)threadIdx.x; e < ALL; e += 256) {
+			int64_t col = first + e % GEMV_ACROSS;
+			float all = 0;
+
+#pragma unroll
+			for (int w = 0; w < GEMV_TEAMS; w++)
+				all += smem[w * ALL + e];
+			if (e / GEMV_ACROSS < (int)a.m && col < (int64_t)a.n)
+				o.finish(a, (size_t)(e / GEMV_ACROSS), (size_t)col, all, get, put);
+		}
 	}
 };
 
-/* Floats of shared memory of a block: sums of its warps. */
-#define GEMV_ROOM	(256 / WARP * GEMV_M * GEMV_COLS)
+/* Floats of shared memory of a block: sums of its teams. */
+#define GEMV_ROOM	(GEMM_B_COLS ? 1 : GEMV_TEAMS * GEMV_M * GEMV_ACROSS)
 
 /* All of it, by blocks of 256 threads; GEMM_B_COLS: b lies by columns. */
 template <class TA, class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *smem,
 			    AS as, GET get, PUT put)
 {
-	int64_t across = ((int64_t)a.n + GEMV_COLS - 1) / GEMV_COLS, block;
+	enum { COLS = GEMM_B_COLS ? GEMV_COLS : GEMV_ACROSS };
+	int64_t across = ((int64_t)a.n + COLS - 1) / COLS, block;
 	int64_t batch = divide(blockIdx.x, across, &block);
 	O o(a, env, batch);
 	gemv_block<TA, TB, O, AS, GET, PUT> b = {
-		a, o, block * GEMV_COLS, smem, as, get, put, true
+		a, o, block * COLS, smem, as, get, put, true
 	};
 
 	if (!a.b_fixed)
 		b.wait();
 	if constexpr (GEMM_B_COLS)
-		b.all_cols();
+		b.cols();
 	else
 		b.rows();
 }

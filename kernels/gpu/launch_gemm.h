@@ -82,20 +82,6 @@ static inline const char *rlx_g_gemv_why_not(const void *args, const struct rlx_
 	       a->m > RLX_G_GEMV_ROWS ? "M is over 8" : NULL;
 }
 
-static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
-{
-	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
-			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
-	return l->grid[0] < 1 << 30;
-}
-
-/* Lanes of a column of b; 0: b lies by rows. */
-static inline int32_t rlx_g_gemv_lanes(const struct rlx_k_gemm *a)
-{
-	return a->b_form != RLX_B_COLS ? 0 :
-	       GEMV_LANES(a->k, 16 / rlx_k_type_size(a->b_type));
-}
-
 /* Places where lines of a begin, or (@b) of b, or'ed: of elements of @size bytes, in bytes. */
 static inline uint64_t rlx_g_gemm_lines(const struct rlx_k_gemm *a, bool b, uint32_t size)
 {
@@ -111,49 +97,117 @@ static inline bool rlx_g_gemm_wide(const struct rlx_k_gemm *a, uint32_t size)
 	return (rlx_g_gemm_lines(a, false, size) | rlx_g_gemm_lines(a, true, size)) % 16 == 0;
 }
 
+/* Bytes, at most 16, by which pieces of lines of @bytes can be read; or'ed @lines. */
+static inline int32_t rlx_g_piece(uint64_t lines, uint64_t bytes)
+{
+	uint64_t odd = lines | bytes | 16;
+
+	return (int32_t)(odd & -odd);
+}
+
+/* Elements that a load of b takes; by columns of a, too, of which 16 bytes are several loads. */
+static inline int32_t rlx_g_gemv_by(const struct rlx_k_gemm *a)
+{
+	uint32_t size = rlx_k_type_size(a->b_type), a_size = rlx_k_type_size(a->a_type);
+	bool cols = a->b_form == RLX_B_COLS;
+	int32_t b = rlx_g_piece(rlx_g_gemm_lines(a, true, size), size * (cols ? a->k : a->n));
+	int32_t by_a = rlx_g_piece(rlx_g_gemm_lines(a, false, a_size), a_size * a->k);
+
+	b /= (int32_t)size;
+	by_a = by_a < 16 ? by_a / (int32_t)a_size : b;
+	return cols && by_a < b ? by_a : b;
+}
+
+/* Rows that it is built for. */
+static inline int32_t rlx_g_gemv_rows(const struct rlx_k_gemm *a)
+{
+	return a->m > 4 ? 8 : a->m > 2 ? 4 : a->m > 1 ? 2 : 1;
+}
+
 /*
- * By columns of b a thread has 16 bytes of one to four of them under way, and up to four rows
- * another as many; lines at odd places are read by elements, a column at a time.
+ * Way @i: lanes of a column of b; by rows, threads side by side, as many as have room for the
+ * sums of their teams. 0: there is none.
  */
+static inline int32_t rlx_g_gemv_lanes(const struct rlx_k_gemm *a, unsigned int i)
+{
+	static const int32_t side[] = { 8, 32, 128 };
+	int32_t by = rlx_g_gemv_by(a);
+
+	if (a->b_form == RLX_B_COLS)
+		return i ? 0 : GEMV_LANES(a->k, (size_t)by);
+	return i < 3 ? side[i] : 0;
+}
+
+/* Columns of a block. */
+static inline int64_t rlx_g_gemv_cols(const struct rlx_k_gemm *a, int64_t lanes)
+{
+	return a->b_form == RLX_B_COLS ? 32 : lanes * rlx_g_gemv_by(a);
+}
+
+static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, unsigned int i, struct rlx_g_launch *l)
+{
+	int64_t lanes = rlx_g_gemv_lanes(a, i), cols = rlx_g_gemv_cols(a, lanes);
+
+	if (!lanes)
+		return false;
+	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * (int64_t)rlx_k_gemm_batches(a) : 0,
+		   256);
+	l->can = l->grid[0] < 1 << 30 &&
+		 (a->b_form == RLX_B_COLS || rlx_g_gemv_rows(a) * cols <= 1024);
+	return true;
+}
+
+/*
+ * By columns of b a thread has pieces of one to four of them under way, and as many rows; by rows
+ * pieces of two to eight of its lines of b, whether there are as many or not. Each load takes as
+ * long as some multiplications. Shuffles meet the sums of neighbours that are less than a warp.
+ */
+static inline void rlx_g_gemv_cost_by(const struct rlx_k_gemm *a, int64_t lanes,
+				      struct rlx_g_cost *t)
+{
+	const bool cols = a->b_form == RLX_B_COLS, f32 = rlx_k_type_size(a->b_type) > 2;
+	int64_t by = rlx_g_gemv_by(a), rows = rlx_g_gemv_rows(a), ahead = GEMV_AHEAD(rows, by);
+	double r = (double)rows, sums = (double)(rows * by), each = (double)lanes / 8;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	if (cols) {
+		t->part = f32 ? 1 : 0.59;
+		t->steps = (double)rlx_g_ceil((int64_t)a->k, lanes * by);
+		t->flops = 512 * t->steps * (each * sums + 5 * (each + r));
+		t->step_ns = rows > 4 ? 240 : 120;
+		t->begin_ns = f32 ? 90 : 570;
+		t->end_ns = f32 ? 14 + 12 * r * each : 9 + 2.6 * r * each;
+		t->resident = f32 ? 1 : 2;
+	} else {
+		t->part = f32 ? 0.5 : 0.4;
+		t->steps = (double)rlx_g_ceil((int64_t)a->k, 256 / lanes * ahead);
+		t->flops = 512 * t->steps * (double)ahead * (sums + 4 + 3 * r);
+		t->step_ns = f32 ? 350 : 415;
+		t->begin_ns = f32 ? 100 : 235;
+		t->end_ns = f32 ? 35 + 5 * sums : 57 + 1.9 * sums + (lanes < 32 ? 35 : 0);
+		t->resident = f32 ? 4 : 2;
+	}
+	t->l2_bytes = ((double)a->m + (double)rlx_g_gemv_cols(a, lanes)) * (double)a->k *
+		      rlx_k_type_size(a->b_type);
+	t->dram_bytes = rlx_g_gemm_dram(a);
+}
+
 static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
 {
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool cols = a->b_form == RLX_B_COLS, few = a->m <= 4;
-	uint32_t size = rlx_k_type_size(a->b_type);
-	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0, f32 = size > 2;
-	int64_t lanes = rlx_g_gemv_lanes(a);
-
-	(void)l;
-	t->rate = RLX_G_RATE_fma_f32;
-	t->flops = 2.0 * (few ? 4 : RLX_G_GEMV_ROWS) * 32 * (double)a->k;
-	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
-	if (cols) {
-		t->part = f32 ? 0.37 : 0.315;
-		t->steps = (double)(rlx_g_ceil((int64_t)a->k, lanes * 16 / size) *
-				    (wide ? 1 : lanes / 8));
-		t->step_ns = wide ? (f32 ? few ? 95 : 110 : few ? 105 : 190) :
-				    (f32 ? few ? 420 : 545 : few ? 855 : 1000);
-		t->begin_ns = 40;
-		t->end_ns = f32 ? 245 : 275;
-	} else {	/* each of a column's pieces has its share of k */
-		t->part = f32 ? 0.155 : 0.165;
-		t->steps = (double)rlx_g_ceil((int64_t)a->k, 128 / size);
-		t->step_ns = f32 ? 235 : rlx_g_gemm_wide(a, size) ? 525 : 390;
-		t->end_ns = f32 ? 175 + 17 * (double)a->m : 555;
-	}
-	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->resident = cols || f32 ? 1 : 2;	/* a second one waits for the same loads */
+	rlx_g_gemv_cost_by((const struct rlx_k_gemm *)args, l->param.gemv.GEMM_LANES, t);
 }
 
 static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	if (i || !rlx_g_gemv(a, l))
+	if (!rlx_g_gemv(a, i, l))
 		return false;
 	RLX_G_VARIANT(l, gemv, RLX_G_GEMM_SCALED_TYPES(a),
-		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_LANES = rlx_g_gemv_lanes(a));
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS,
+		      .GEMM_LANES = rlx_g_gemv_lanes(a, i), .GEMM_ROWS = rlx_g_gemv_rows(a),
+		      .GEMM_BY = rlx_g_gemv_by(a));
 	return true;
 }
 
@@ -245,14 +299,6 @@ static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launc
 
 /* ---- tiles in registers ---- */
 
-/* Bytes, at most 16, by which pieces of lines of @n 16-bit elements can be read; or'ed @lines. */
-static inline int32_t rlx_g_direct_by(uint64_t lines, size_t n)
-{
-	uint64_t odd = lines | 2 * (uint64_t)n | 16;
-
-	return (int32_t)(odd & -odd);
-}
-
 static inline const char *rlx_g_direct_why_not(const void *args, const struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
@@ -275,7 +321,7 @@ static inline bool rlx_g_direct_plan(const void *args, unsigned int i, struct rl
 	uint64_t lines = rlx_g_gemm_lines(a, false, 2), b = rlx_g_gemm_lines(a, true, 2);
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_DIRECT_K);
 	uint32_t warps = steps < 12 ? (uint32_t)(steps + steps % 2) : 12;
-	int32_t cols = 64 >> i, by_n = by_cols ? 0 : rlx_g_direct_by(b, a->n);
+	int32_t cols = 64 >> i, by_n = by_cols ? 0 : rlx_g_piece(b, 2 * a->n);
 	uint32_t least = (uint32_t)cols * (a->m < 16 ? (uint32_t)a->m : 16) > 512 ? 4 : 2;
 
 	if (i > 3)
@@ -285,7 +331,7 @@ static inline bool rlx_g_direct_plan(const void *args, unsigned int i, struct rl
 	l->shared = warps * 16 * (uint32_t)(cols + 4) * (uint32_t)sizeof(float);
 	l->can = l->can && l->grid[0] < 1 << 30 && l->shared <= l->most_shared;
 	RLX_G_VARIANT(l, gemm_direct, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_COLS = cols,
-		      .GEMM_BY_K = rlx_g_direct_by(by_cols ? lines | b : lines, a->k),
+		      .GEMM_BY_K = rlx_g_piece(by_cols ? lines | b : lines, 2 * a->k),
 		      .GEMM_BY_N = by_n < cols / 4 ? by_n : cols / 4);
 	return true;
 }

@@ -19,11 +19,18 @@ static inline bool rlx_g_gemv_f32_plan(const void *args, unsigned int i, struct 
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	if (i || !rlx_g_gemv(a, l))
+	if (!rlx_g_gemv(a, i, l))
 		return false;
 	RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS,
-		      .GEMM_LANES = rlx_g_gemv_lanes(a));
+		      .GEMM_LANES = rlx_g_gemv_lanes(a, i), .GEMM_ROWS = rlx_g_gemv_rows(a),
+		      .GEMM_BY = rlx_g_gemv_by(a));
 	return true;
+}
+
+static inline void rlx_g_gemv_f32_cost(const void *args, const struct rlx_g_launch *l,
+				       struct rlx_g_cost *t)
+{
+	rlx_g_gemv_cost_by((const struct rlx_k_gemm *)args, l->param.gemv_f32.GEMM_LANES, t);
 }
 
 /* ---- small M ---- */
@@ -440,7 +447,7 @@ static inline void rlx_g_gemm_tf32_cost(const void *args, const struct rlx_g_lau
 static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
 {
 	static const struct rlx_g_option option[] = {
-		{ RLX_G_gemv_f32, rlx_g_gemv_why_not, rlx_g_gemv_f32_plan, rlx_g_gemv_cost },
+		{ RLX_G_gemv_f32, rlx_g_gemv_why_not, rlx_g_gemv_f32_plan, rlx_g_gemv_f32_cost },
 		{ RLX_G_gemm_small_m_f32, rlx_g_small_m_f32_why_not, rlx_g_small_m_f32_plan,
 		  rlx_g_small_m_f32_cost },
 		{ RLX_G_gemm_mma, rlx_g_gemm_tf32_why_not, rlx_g_gemm_tf32_plan,

@@ -277,12 +277,13 @@ TEST(small_products)
 		enum rlx_g_variant	variant;
 		double	us;
 	} p[] = {
-		{ 28, 1, 672, 37, false, RLX_G_gemm_direct, 3.8 },
+		{ 128, 2, 616, 92, false, RLX_G_gemv, 7.2 },
+		{ 48, 1, 192, 704, false, RLX_G_gemv, 4.8 },
 		{ 24, 24, 18, 48, false, RLX_G_gemm_direct, 2.7 },
 		{ 96, 118, 16, 470, true, RLX_G_gemm_direct, 11.7 },
 		{ 42, 8, 80, 1024, false, RLX_G_gemm_direct, 5.2 },
 		{ 32, 128, 16, 20, false, RLX_G_gemm_direct, 2.7 },
-		{ 35, 2, 256, 364, true, RLX_G_gemm_direct, 7.7 },
+		{ 72, 1, 56, 342, true, RLX_G_gemv, 3.25 },
 		{ 32, 36, 128, 50, false, RLX_G_gemm_direct, 3.7 },
 		{ 3, 128, 40, 432, false, RLX_G_gemm_direct, 3.5 },
 		{ 139, 224, 20, 64, false, RLX_G_gemm_mma, 7.9 },
