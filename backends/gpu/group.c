@@ -19,6 +19,8 @@ struct row {
 #define ATTENTION	GPU_FAMILY_ATTENTION
 #define SMALL_M		GPU_FAMILY_SMALL_M
 #define HORIZONTAL	GPU_FAMILY_HORIZONTAL
+#define WGMMA		GPU_FAMILY_WGMMA
+#define HORIZONTAL_TILED	GPU_FAMILY_HORIZONTAL_TILED
 #define TAIL		GPU_FAMILY_TAIL
 static const struct row rows[] = {
 #define GROUP(name, ...)						\
@@ -40,6 +42,11 @@ static enum gpu_family family_of(const struct rlx_plan *p, const struct gpu_call
 	case RLX_G_gemm_horizontal:
 	case RLX_G_gemm_horizontal_f32:
 		return HORIZONTAL;
+	case RLX_G_gemm_wgmma_horizontal:
+		return HORIZONTAL_TILED;
+	case RLX_G_gemm_wgmma:
+		return call->launch.n_launches > 1 || p->step[call->base.step].once ?
+		       GPU_FAMILY_NONE : WGMMA;
 	case RLX_G_encoder_tail:
 		return TAIL;
 	case RLX_G_norm_grad:

@@ -20,6 +20,8 @@ enum gpu_family {
 	GPU_FAMILY_ATTENTION,		/* struct rlx_k_attention */
 	GPU_FAMILY_SMALL_M,		/* struct rlx_k_gemm */
 	GPU_FAMILY_HORIZONTAL,		/* struct rlx_g_horizontal, of any number of steps */
+	GPU_FAMILY_WGMMA,		/* struct rlx_k_gemm */
+	GPU_FAMILY_HORIZONTAL_TILED,	/* struct rlx_g_horizontal_tiled, of any number of steps */
 	GPU_FAMILY_TAIL,		/* struct rlx_g_encoder_tail */
 };
 

@@ -139,6 +139,73 @@ bool gpu_group_gemm_horizontal(struct gpu_group *g)
 	return true;
 }
 
+/* ---- in tiles of warpgroups ---- */
+
+/* Where member @k's A is. */
+static struct rlx_ref ref_of_a(const struct gpu_group *g, uint32_t k)
+{
+	const struct rlx_call *m = &g->call[k].base;
+	uint32_t i = m->ref;
+
+	while (i < m->ref + m->n_ref && g->c->calls.ref[i].at != offsetof(struct rlx_k_gemm, a))
+		i++;
+	return i < m->ref + m->n_ref ? g->c->calls.ref[i] : (struct rlx_ref){ .kind = 0 };
+}
+
+/* Are the sizes of @m, its strides, types and all that follows the sum those of @h? */
+static bool same_but_operands(const struct rlx_k_gemm *m, const struct rlx_k_gemm *h)
+{
+	return m->m == h->m && m->n == h->n && m->k == h->k && m->lda == h->lda &&
+	       m->ldb == h->ldb && m->ldc == h->ldc && m->trans_a == h->trans_a &&
+	       m->b_form == h->b_form && m->a_type == h->a_type && m->b_type == h->b_type &&
+	       m->c_type == h->c_type && m->act == h->act && m->bias_as_c == h->bias_as_c &&
+	       m->strict == h->strict &&
+	       !memcmp(&m->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
+		       offsetof(struct rlx_k_gemm, alpha));
+}
+
+/* May @m be beside others: weights that lie as TMA reads them, nothing added but a bias? */
+static bool may_join_tiled(const struct rlx_k_gemm *m)
+{
+	return m->b_fixed && rlx_k_gemm_batches(m) == 1 && !m->residual && !m->row_bias &&
+	       !m->scales && !rlx_g_gemm_unaligned(m);
+}
+
+/*
+ * GEMMs of one A by weights of equal sizes: one more batch index of a launch in tiles of its own,
+ * if by its cost that is less than both.
+ */
+bool gpu_group_gemm_horizontal_tiled(struct gpu_group *g)
+{
+	const bool begun = g->call->launch.variant == RLX_G_gemm_wgmma_horizontal;
+	const struct rlx_ref a = ref_of_a(g, 0), b = ref_of_a(g, 1);
+	const struct rlx_k_gemm *m = gpu_args_of(g, 1);
+	struct rlx_g_horizontal_tiled *all = (void *)g->args;
+	const double apart = g->call[0].launch.ns + g->call[1].launch.ns;
+	size_t n;
+
+	if (!gpu_group_take(g, 0, &all->g))
+		return false;
+	n = begun ? all->g.batch[0] : 1;
+	if (n == RLX_G_JOIN_TILED || gpu_reads_made(g, 1) || !a.val || a.val != b.val ||
+	    a.off != b.off || a.kind != b.kind || !may_join_tiled(m) ||
+	    !same_but_operands(m, &all->g) || (!begun && !may_join_tiled(&all->g)) ||
+	    (!begun && !refer_product(g, 0, &all->of[0])) || !refer_product(g, 1, &all->of[n]))
+		return false;
+	if (!begun)
+		all->of[0] = product_of(&all->g);
+	all->of[n] = product_of(m);
+	all->g.batch[0] = n + 1;
+	all->g.batch[1] = 1;
+	memset(all->g.a_step, 0, sizeof(all->g.a_step));
+	memset(all->g.b_step, 0, sizeof(all->g.b_step));
+	memset(all->g.c_step, 0, sizeof(all->g.c_step));
+	g->launch = gpu_launch_for(gpu_device_of(&g->c->base), 0);
+	rlx_g_horizontal_tiled_launch(all, &g->launch);
+	g->n_args = sizeof(*all);
+	return g->launch.can && g->launch.ns < apart;
+}
+
 /* ---- what makes their operand ---- */
 
 /* Member @k, a GEMM, as the first product of launch @l. */

@@ -2,6 +2,9 @@
 /*
  * Small-M GEMMs of one left-hand side in one launch (horizontal fusion: Q, K and V): arguments.
  *
+ * At larger M members of equal sizes, up to RLX_G_JOIN_TILED of them, are batch indices of one
+ * launch, whose tiles fill the chip better than those of each alone (gemm_wgmma.cu).
+ *
  * At small M the blocks of one product fill a fraction of the chip, and its launch counts. So up
  * to RLX_G_JOIN GEMMs, each with b, bias, c and n of its own, lie side by side in one grid:
  * end[] says where each one's blocks end, and a block looks for itself there.
@@ -21,6 +24,13 @@
 
 enum { RLX_G_JOIN = 4 };
 
+/* In what a GEMM of several differs from the others. */
+struct rlx_g_member {
+	const void	*b, *bias;
+	void		*c;
+	uint64_t	n, ldb, ldc;
+};
+
 /**
  * struct rlx_g_horizontal - up to that many GEMMs
  * @g: the first one, and what all have in common
@@ -37,11 +47,7 @@ enum { RLX_G_JOIN = 4 };
  */
 struct rlx_g_horizontal {
 	struct rlx_k_gemm	g;
-	struct rlx_g_member {
-		const void	*b, *bias;
-		void		*c;
-		uint64_t	n, ldb, ldc;
-	}			of[RLX_G_JOIN];
+	struct rlx_g_member	of[RLX_G_JOIN];
 	uint32_t		end[RLX_G_JOIN];
 	struct rlx_k_norm	norm;
 	struct rlx_k_gather	pick;
@@ -53,6 +59,19 @@ struct rlx_g_horizontal {
 
 /* Of attention: halves between rows of the result in shared memory, which lies behind all else. */
 #define RLX_G_JOIN_LD(k)	((k) + 8)
+
+/* Most members of gemm_wgmma_horizontal, each with a map beside A's. */
+enum { RLX_G_JOIN_TILED = 3 };
+
+/**
+ * struct rlx_g_horizontal_tiled - GEMMs of one A by weights of equal sizes
+ * @g: the first one, of as many batch indices as there are GEMMs, between which nothing lies
+ * @of: b, bias and c of each
+ */
+struct rlx_g_horizontal_tiled {
+	struct rlx_k_gemm	g;
+	struct rlx_g_member	of[RLX_G_JOIN_TILED];
+};
 
 #ifdef RLX_G_DIALECT_H
 /*

@@ -9,6 +9,8 @@
  *
  * With few tiles and a long k several blocks sum parts of each tile's k (split-K): sums go to
  * memory as f32, and whose warp comes last for 16 rows of a tile adds them up, in one order.
+ * GEMMs of one A and weights of equal sizes are batch indices of one launch, which has a map of
+ * each one's B (horizontal fusion).
  * Operands whose lines do not begin at 16 bytes are read from scratch, where a pass ahead has
  * put them (GEMM_REPACK).
  *
@@ -22,9 +24,18 @@
  */
 #include "kernels/gpu/gemm_tile.h"
 
+#ifdef RLX_KERNEL_gemm_wgmma_horizontal	/* a batch index is a GEMM of its own b, bias and c */
+#define HORIZONTAL	1
+#define GEMM_SPLIT_K	0
+#define GEMM_REPACK	0
+#define GEMM_SCALED	0
+#else
+#define HORIZONTAL	0
+#endif
 #define RLX_G_BLOCKS	GEMM_TILE_BLOCKS(GEMM_TILE_M, GEMM_TILE_N)
 #define STORE_SHIFTED	(GEMM_REPACK != 0)
 #include "kernels/gpu/gemm_wgmma_tile.h"
+#include "kernels/gpu/gemm_horizontal.h"
 #include "kernels/gpu/repack_lines.h"
 
 /* Steps of k. */
@@ -106,6 +117,13 @@ static DEV inline void load_b(unsigned char *stage, uint64_t *full, source<B_TRA
 		b.load(stage + A_BYTES + j * BOX, full, col + j * 64, step * DEPTH);
 }
 
+/* The map of b, A's being the first one. */
+static DEV inline const unsigned char *map_of_b(const struct rlx_g_env &env, int batch)
+{
+	return (const unsigned char *)env.maps +
+	       (1 + (HORIZONTAL ? batch : 0)) * RLX_G_TENSOR_MAP_BYTES;
+}
+
 /* Weights, which nobody writes, before the preceding launch has ended. */
 static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_env &env,
 				unsigned char *shared, struct stages *st)
@@ -117,10 +135,11 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 	int ahead = 0;
 
 	tensor_map_acquire(maps);
-	tensor_map_acquire(maps + RLX_G_TENSOR_MAP_BYTES);
+	for (int i = 0; i < (HORIZONTAL ? (int)a.batch[0] : 1); i++)
+		tensor_map_acquire(map_of_b(env, i));
 	if (a.b_fixed && !(GEMM_REPACK & RLX_G_REPACK_B) && blockIdx.x < spots(a, down)) {
 		spot p(a, down, blockIdx.x);
-		source<B_TRANS> sb(maps + RLX_G_TENSOR_MAP_BYTES, a.b_step, p.batch, inner);
+		source<B_TRANS> sb(map_of_b(env, p.batch), a.b_step, p.batch, inner);
 
 		for (; p.first + ahead < p.end && ahead < STAGES; ahead++) {
 			bar_expect(&st->full[ahead], STAGE);
@@ -132,7 +151,7 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 	for (uint32_t i = blockIdx.x; i < spots(a, down); i += gridDim.x) {
 		spot p(a, down, i);
 		source<A_TRANS> sa(maps, a.a_step, p.batch, inner);
-		source<B_TRANS> sb(maps + RLX_G_TENSOR_MAP_BYTES, a.b_step, p.batch, inner);
+		source<B_TRANS> sb(map_of_b(env, p.batch), a.b_step, p.batch, inner);
 
 		for (int s = p.first; s < p.end; s++, t.next()) {
 			unsigned char *to = shared + t.stage * STAGE;
@@ -201,8 +220,9 @@ static DEV inline bool add_parts(float (&d)[SUMS], const struct rlx_k_gemm &a,
 
 /* ---- the groups that multiply ---- */
 
-static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx_g_env &env,
-				    const unsigned char *shared, struct stages *st)
+static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx_g_member *of,
+				    const struct rlx_g_env &env, const unsigned char *shared,
+				    struct stages *st)
 {
 	int group = (int)threadIdx.x / GROUP;
 	uint32_t down = spots_down(a, env);
@@ -213,6 +233,11 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 		operands o(a, env, p.batch);
 		float d[SUMS];
 
+		if (HORIZONTAL) {
+			o.c = RLX_G_PTR(type_c, of[p.batch].c);
+			o.bias = RLX_G_PTR(const float, of[p.batch].bias);
+		}
+
 		multiply(d, p.end - p.first, shared, st, &t);
 		if (GEMM_SPLIT_K && !add_parts(d, a, env, p))
 			continue;
@@ -220,6 +245,30 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 	}
 }
 
+static DEV inline void gemm(const struct rlx_k_gemm &a, const struct rlx_g_member *of,
+			    const struct rlx_g_env &env, unsigned char *shared, struct stages *st)
+{
+	stages_init(st);
+	if ((int)threadIdx.x < GROUPS * GROUP) {
+		regs_more<GEMM_TILE_REGS(BM, RLX_G_BLOCKS)>();
+		pdl_wait();
+		multiply_all(a, of, env, shared, st);
+	} else {
+		regs_fewer<GEMM_TILE_REGS_LOAD>();
+		if (warp_id() == GROUPS * 4 && lane_id() == 0)
+			load_all(a, env, shared, st);
+	}
+}
+
+#if HORIZONTAL
+RLX_G_KERNEL_PDL(gemm_wgmma_horizontal, struct rlx_g_horizontal_tiled, THREADS)
+{
+	SHARED(struct stages, st, [1]);
+	SHARED_DYNAMIC(shared);
+
+	gemm(a.g, a.of, env, shared, st);
+}
+#else
 RLX_G_KERNEL_PDL(gemm_wgmma, struct rlx_k_gemm, THREADS)
 {
 	SHARED(struct stages, st, [1]);
@@ -230,14 +279,6 @@ RLX_G_KERNEL_PDL(gemm_wgmma, struct rlx_k_gemm, THREADS)
 		repack(a, env, GEMM_REPACK);
 		return;
 	}
-	stages_init(st);
-	if ((int)threadIdx.x < GROUPS * GROUP) {
-		regs_more<GEMM_TILE_REGS(BM, RLX_G_BLOCKS)>();
-		pdl_wait();
-		multiply_all(a, env, shared, st);
-	} else {
-		regs_fewer<GEMM_TILE_REGS_LOAD>();
-		if (warp_id() == GROUPS * 4 && lane_id() == 0)
-			load_all(a, env, shared, st);
-	}
+	gemm(a, 0, env, shared, st);
 }
+#endif

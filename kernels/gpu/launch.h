@@ -76,7 +76,7 @@ struct rlx_g_tensor_map {
 	uint8_t		stride[2];
 };
 
-#define RLX_G_TENSOR_MAPS	2	/* most of a launch */
+#define RLX_G_TENSOR_MAPS	4	/* most of a launch */
 
 /**
  * struct rlx_g_launch - a launch of rlx_g_<name>
@@ -358,6 +358,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_fft.h"
 #include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/launch_gemm.h"
+#include "kernels/gpu/launch_gemm_horizontal.h"
 #include "kernels/gpu/launch_gemm_f32.h"
 #include "kernels/gpu/launch_conv_ordered.h"
 #include "kernels/gpu/launch_f8.h"

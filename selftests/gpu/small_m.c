@@ -193,6 +193,69 @@ TEST(a_product_added_to_the_next)
 	rlx_session_free(t);
 }
 
+/* ---- in tiles of warpgroups ---- */
+
+static const char *const qkv[3] = { "q", "k", "v" };
+
+/* Products of one x, of which k has no bias; v ends in another activation if they @differ. */
+static struct rlx_session *one_a(const char *device, enum rlx_precision precision, int64_t rows,
+				  int64_t n, bool differ, uint64_t seed)
+{
+	struct rlx_graph *g = rlx_graph_new("beside");
+	rlx_value x = rlx_emit(g, abs, .x = rlx_input(g, "x", rlx_type(RLX_F32, rows, 64))), y;
+
+	for (int i = 0; i < 3; i++) {
+		y = rlx_emit(g, fused_matmul, .a = x, .b = numbers(g, n, 64, &seed),
+			     .bias = i == 1 ? RLX_NONE : numbers(g, n, 0, &seed), .trans_b = true,
+			     .act = differ && i == 2 ? RLX_ACT_RELU : RLX_ACT_GELU);
+		rlx_output(g, qkv[i], y);
+	}
+	return session_of(g, device, precision);
+}
+
+static void check_horizontal(enum rlx_precision precision, int64_t rows, int64_t n, bool differ)
+{
+	uint64_t seed = rlx_test_seed(), weights = seed;
+	struct rlx_session *s = one_a(op_case_gpu(), precision, rows, n, differ, weights);
+	struct rlx_session *t = one_a("ref", RLX_PRECISION_AS_WRITTEN, rows, n, differ, weights);
+	const struct gpu_code *c = (const void *)s->exec->code;
+	const bool sm_90 = gpu_launch_for(gpu_device_of(s->exec->code), 0).arch == 90;
+	uint64_t joined = 0;
+
+	for (uint32_t i = 0; i < c->calls.n_call; i++) {
+		const struct gpu_call *call = &gpu_calls(c)[i];
+		const struct rlx_g_horizontal_tiled *a =
+			(const void *)(c->calls.args + call->base.args);
+
+		if (call->launch.variant == RLX_G_gemm_wgmma_horizontal)
+			joined += a->g.batch[0];
+	}
+	CHECK_EQ(joined, !sm_90 ? 0 : differ ? 2 : 3);
+	for (int turn = 0; turn < 2; turn++) {
+		float *x = buf(s, RLX_IO_INPUT, "x");
+
+		for (int64_t i = 0; i < rows * 64; i++)
+			x[i] = (float)rlx_test_uniform(&seed, -2, 2);
+		memcpy(buf(t, RLX_IO_INPUT, "x"), x, (size_t)(rows * 64) * sizeof(*x));
+		for (int i = 0; i < 3; i++)
+			memset(buf(s, RLX_IO_OUTPUT, qkv[i]), 0xff,
+			       (size_t)(rows * n) * sizeof(float));
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
+		for (int i = 0; i < 3; i++)
+			compare(s, t, qkv[i], rows * n);
+	}
+	rlx_session_free(s);
+	rlx_session_free(t);
+}
+
+TEST(products_of_one_a_in_tiles)
+{
+	check_horizontal(RLX_PRECISION_MIXED_F16, 200, 128, false);
+	check_horizontal(RLX_PRECISION_MIXED_BF16, 130, 328, false);
+	check_horizontal(RLX_PRECISION_MIXED_F16, 65, 72, true);
+}
+
 /* ---- attention ---- */
 
 enum rank { FLAT, BY_ROWS, BY_HEADS };	/* of q, k, v: 3, 4 in both layouts */
