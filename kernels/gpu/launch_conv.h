@@ -434,7 +434,16 @@ static inline void rlx_g_conv_mma_cost(const void *args, const struct rlx_g_laun
 
 /* ---- f32 and f64 ---- */
 
-/* Of f64 one; of f32 large ones for many channels, flat ones for few. */
+/* Too many taps for a word of bits. */
+static inline bool rlx_g_conv_many_taps(const struct rlx_k_conv_nd *a)
+{
+	return a->k[0] * a->k[1] * a->k[2] > 32;
+}
+
+/*
+ * Of f64 one; of f32 large ones for many channels, flat ones for few. Of 16 x 256 the tables of
+ * many taps that are transposed have no room in 48 KiB.
+ */
 static inline bool rlx_g_conv_simt_tile(const struct rlx_k_conv_nd *a, unsigned int i,
 					struct rlx_g_conv_tile *out)
 {
@@ -443,6 +452,8 @@ static inline bool rlx_g_conv_simt_tile(const struct rlx_k_conv_nd *a, unsigned 
 	int64_t rows = (int64_t)(a->oc / a->groups);
 
 	*out = tile[i];
+	if (tile[i].n == 256 && a->transposed && rlx_g_conv_many_taps(a))
+		return false;
 	return i == 0 || (a->type == RLX_F32 && (i == 1 ? rows > 64 : rows <= 2 * tile[i].m));
 }
 
@@ -452,7 +463,7 @@ static inline void rlx_g_conv_simt_by(const struct rlx_k_conv_nd *a, struct rlx_
 	rlx_g_conv_tiled(a, l, t, 256, parts);
 	RLX_G_VARIANT(l, conv_simt, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
 		      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n,
-		      .CONV_MANY_TAPS = a->k[0] * a->k[1] * a->k[2] > 32);
+		      .CONV_MANY_TAPS = rlx_g_conv_many_taps(a));
 }
 
 /*
