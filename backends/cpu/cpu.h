@@ -202,6 +202,10 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
 struct rlx_k_conv_nd;
 /* As sums along the taps, if that is faster than by @nd; false: it is not taken. */
 bool cpu_conv_taps(struct rlx_lower *lo, const struct rlx_conv *g, const struct rlx_k_conv_nd *nd);
+struct rlx_k_conv_bf16;
+/* As a gradient in weights, if that is faster than by @by, or NULL: f32; false: it is not taken. */
+bool cpu_conv_wgrad(struct rlx_lower *lo, const struct rlx_conv *g,
+		    const struct rlx_k_conv_bf16 *by);
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);
 uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);

@@ -193,20 +193,12 @@ static bool fills_tiles(const struct rlx_conv *g)
 	       (row * terms >= FEW_OF_ROW && row * outputs >= FEW_RESULTS);
 }
 
-/*
- * Pairs of bf16, with sums, addends and result in f32 or bf16. With strict bits the levels that
- * have no such products would give others, so that all widen.
- */
-static enum rlx_status lower_bf16(struct rlx_lower *lo, const struct rlx_conv *g)
+/* conv_bf16's arguments but for pointers; false: f32's kernels are as fast. */
+static bool plan_bf16(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx_k_conv_bf16 *a)
 {
 	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
-	struct rlx_k_conv_bf16 *a = rlx_lower_args(lo, sizeof(*a));
 	size_t image[2] = { g->ic * g->in[1] * g->in[2], g->oc * g->out[1] * g->out[2] };
 
-	if (lo->strict || g->transposed || g->in[0] > 1 || g->out[0] > 1 || g->k[0] > 1 ||
-	    g->p[0] || !is_f32_or_bf16(bias) || !is_f32_or_bf16(res) ||
-	    !is_f32_or_bf16(rlx_lower_out(lo, 0)))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	RLX_CONV_SHAPE(a, g);
 	RLX_CONV_WINDOW(a, g);
 	a->ic = g->ic;
@@ -221,9 +213,30 @@ static enum rlx_status lower_bf16(struct rlx_lower *lo, const struct rlx_conv *g
 		rlx_conv_image(g, image);
 	a->x_n = a->x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
 	a->y_n = a->res_n = image[1];
-	if (!fills_tiles(g) || !cpu_pairs_gain(cpu_isa(lo)) ||
-	    !rlx_conv_bf16_init(cpu_isa(lo), a))
+	return fills_tiles(g) && cpu_pairs_gain(cpu_isa(lo)) && rlx_conv_bf16_init(cpu_isa(lo), a);
+}
+
+/*
+ * Pairs of bf16, with sums, addends and result in f32 or bf16. With strict bits the levels that
+ * have no such products would give others, so that all widen.
+ */
+static enum rlx_status lower_bf16(struct rlx_lower *lo, const struct rlx_conv *g)
+{
+	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
+	struct rlx_k_conv_bf16 plan = { 0 }, *a;
+	bool takes;
+
+	if (lo->strict || g->transposed || g->in[0] > 1 || g->out[0] > 1 || g->k[0] > 1 ||
+	    g->p[0] || !is_f32_or_bf16(bias) || !is_f32_or_bf16(res) ||
+	    !is_f32_or_bf16(rlx_lower_out(lo, 0)))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	takes = plan_bf16(lo, g, &plan);
+	if (cpu_conv_wgrad(lo, g, takes ? &plan : NULL))
+		return lo->status;
+	if (!takes)
 		return rlx_lower_unsupported(lo, "f32's kernels are as fast here");
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = plan;
 	pack_weights(lo, g, &(struct order){ a->by_row ? "conv_bf16 row" : "conv_bf16",
 					     RLX_KERNEL_conv_bf16_pack,
 					     g->groups * rlx_conv_bf16_pairs(a),

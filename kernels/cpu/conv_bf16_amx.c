@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Convolution in bf16 by AMX: A is tiles of pixels, B those of output channels' weights. */
 #include "kernels/simd/tile_grid.h"
-#include "kernels/cpu/conv_bf16.h"
+#include "kernels/cpu/conv_wgrad.h"
 
 static void tiles_begin(size_t width)
 {

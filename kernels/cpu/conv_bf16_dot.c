@@ -3,7 +3,7 @@
  * Convolution in bf16 by vectors of pairs, VDPBF16PS: a tile is up to twelve pixels by two
  * vectors of output channels, whose sums stay in registers for a part of K.
  */
-#include "kernels/cpu/conv_bf16.h"
+#include "kernels/cpu/conv_wgrad.h"
 
 enum { MOST = 12 };	/* pixels of a tile, as planned */
 

@@ -21,17 +21,6 @@ static size_t max_sz(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static size_t gcd(size_t a, size_t b)
-{
-	while (b) {
-		size_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /*
  * @terms are summed in passes of RLX_CONV_TERMS at most, all of nearly the same
  * length, in steps of @step: how many steps one has.

@@ -15,6 +15,18 @@ static inline size_t min_sz(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/* Their greatest common divisor. */
+static inline size_t gcd(size_t a, size_t b)
+{
+	while (b) {
+		size_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 /* Product of @n factors; false on overflow or beyond what pointers reach. */
 static inline bool product(size_t *out, const size_t *f, size_t n)
 {

@@ -225,18 +225,23 @@ static bool can_block(const struct layout *l, const struct rlx_node *n, struct c
 	return !c->a.block && good_groups(l, c);
 }
 
+/* As a gradient in weights, whose own weights are images: more taps than pixels of the result. */
+static bool gives_weights(const struct conv *c)
+{
+	return !c->stays && shape_span(&c->y, 2, c->y.rank) < shape_span(&c->w, 2, c->w.rank);
+}
+
 /*
- * Weights that another run has others of are packed in each: that pays by pixels of the result.
- * Not fewer than taps, as the gradients of weights have, whose weights are images. With strict bits
- * they are summed as ever, and so are transposes.
+ * Weights that another run has others of are packed in each: that pays by pixels of the result,
+ * and not for gradients in weights. With strict bits they are summed as ever, and so are
+ * transposes.
  */
 static bool packs_in_vain(const struct layout *l, const struct conv *c)
 {
 	double pixels = (double)shape_span(&c->y, 2, c->y.rank);
 
 	return !c->stays &&
-	       (l->strict || pixels < (double)shape_span(&c->w, 2, c->w.rank) ||
-		pixels * (double)c->y.dim[0] < PACK_PIXELS);
+	       (l->strict || gives_weights(c) || pixels * (double)c->y.dim[0] < PACK_PIXELS);
 }
 
 rlx_value layout_turn_taps(struct layout *l, rlx_value w)
@@ -275,7 +280,7 @@ static bool stands_alone(const struct layout *l, const struct rlx_node *n)
 static bool stays_plain(const struct layout *l, const struct rlx_node *n, const struct conv *c)
 {
 	if (c->bf16)
-		return stands_alone(l, n);
+		return gives_weights(c) || stands_alone(l, n);
 	return packs_in_vain(l, c) || (few_lanes(l, c) && !l->blocked[n->in[0]]) ||
 	       ((!c->stays || stands_alone(l, n)) && is_faster_plain(l, c));
 }

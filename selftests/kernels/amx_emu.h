@@ -7,6 +7,7 @@
 
 rlx_k_fn rlx_k_gemm_bf16__v4_amx_emu, rlx_k_gemm_bf16_pack__v4_amx_emu;
 rlx_k_fn rlx_k_conv_bf16__v4_amx_emu, rlx_k_conv_bf16_pack__v4_amx_emu;
+rlx_k_fn rlx_k_conv_wgrad__v4_amx_emu, rlx_k_conv_wgrad_sum__v4_amx_emu;
 rlx_k_fn rlx_k_conv_i8__v4_amx_emu, rlx_k_conv_i8_pack__v4_amx_emu;
 rlx_k_fn rlx_k_conv_i8_group__v4_amx_emu;
 rlx_k_fn rlx_k_gemm_i8__v4_amx_emu, rlx_k_gemm_i8_pack__v4_amx_emu;
@@ -20,6 +21,8 @@ static inline const struct rlx_kernels *amx_kernels(enum rlx_isa isa)
 		.gemm_bf16_pack = rlx_k_gemm_bf16_pack__v4_amx_emu,
 		.conv_bf16 = rlx_k_conv_bf16__v4_amx_emu,
 		.conv_bf16_pack = rlx_k_conv_bf16_pack__v4_amx_emu,
+		.conv_wgrad = rlx_k_conv_wgrad__v4_amx_emu,
+		.conv_wgrad_sum = rlx_k_conv_wgrad_sum__v4_amx_emu,
 		.conv_i8 = rlx_k_conv_i8__v4_amx_emu,
 		.conv_i8_pack = rlx_k_conv_i8_pack__v4_amx_emu,
 		.conv_i8_group = rlx_k_conv_i8_group__v4_amx_emu,
