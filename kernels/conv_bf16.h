@@ -35,6 +35,8 @@ enum {
  * @x_n, @y_n, @res_n: elements from one image to the next
  * @n .. @act_b: as in struct rlx_k_conv_c; with groups a blocked x needs ic / groups, and a
  *	blocked y oc / groups, to be multiples of the block
+ * @turned: conv_bf16_pack reads weights of a transposed convolution, [ic][oc / groups][kh][kw],
+ *	whose taps are in the other order
  *
  * One unit is a block of output pixels by some output channels. A sum's terms are added in
  * an order that depends on K and the level alone.
@@ -49,7 +51,7 @@ struct rlx_k_conv_bf16 {
 	size_t		kh, kw, sh, sw, dh, dw, pt, pl;
 	enum rlx_act	act;
 	float		act_a, act_b;
-	bool		x_plain, y_plain, bias_bf16, res_f32, y_f32;
+	bool		x_plain, y_plain, bias_bf16, res_f32, y_f32, turned;
 	/* derived by rlx_conv_bf16_init() */
 	bool		by_row;		/* a step is a part of a row of taps, not of one tap */
 	bool		rows_apart, cols_apart;	/* far taps: the copy has each by itself */

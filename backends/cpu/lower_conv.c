@@ -193,6 +193,22 @@ static bool fills_tiles(const struct rlx_conv *g)
 	       (row * terms >= FEW_OF_ROW && row * outputs >= FEW_RESULTS);
 }
 
+/* A transposed convolution without strides, as one whose taps are in the other order; or false. */
+static bool turn_taps(struct rlx_conv *g)
+{
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		const size_t reach = (g->k[i] - 1) * g->d[i];
+
+		if (g->s[i] != 1 || g->p[i] > reach)
+			return false;
+		g->p[i] = reach - g->p[i];
+	}
+	g->transposed = false;
+	return true;
+}
+
 /* conv_bf16's arguments but for pointers; false: f32's kernels are as fast. */
 static bool plan_bf16(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx_k_conv_bf16 *a)
 {
@@ -220,24 +236,28 @@ static bool plan_bf16(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx
  * Pairs of bf16, with sums, addends and result in f32 or bf16. With strict bits the levels that
  * have no such products would give others, so that all widen.
  */
-static enum rlx_status lower_bf16(struct rlx_lower *lo, const struct rlx_conv *g)
+static enum rlx_status lower_bf16(struct rlx_lower *lo, const struct rlx_conv *conv)
 {
+	struct rlx_conv as = *conv, *g = &as;
 	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
+	static const char *const kinds[2][2] = { { "conv_bf16", "conv_bf16 row" },
+						 { "conv_bf16 t", "conv_bf16 t row" } };
 	struct rlx_k_conv_bf16 plan = { 0 }, *a;
 	bool takes;
 
-	if (lo->strict || g->transposed || g->in[0] > 1 || g->out[0] > 1 || g->k[0] > 1 ||
-	    g->p[0] || !is_f32_or_bf16(bias) || !is_f32_or_bf16(res) ||
+	if (lo->strict || (g->transposed && !turn_taps(g)) || g->in[0] > 1 || g->out[0] > 1 ||
+	    g->k[0] > 1 || g->p[0] || !is_f32_or_bf16(bias) || !is_f32_or_bf16(res) ||
 	    !is_f32_or_bf16(rlx_lower_out(lo, 0)))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	takes = plan_bf16(lo, g, &plan);
-	if (cpu_conv_wgrad(lo, g, takes ? &plan : NULL))
+	plan.turned = conv->transposed;
+	if (!plan.turned && cpu_conv_wgrad(lo, g, takes ? &plan : NULL))
 		return lo->status;
 	if (!takes)
 		return rlx_lower_unsupported(lo, "f32's kernels are as fast here");
 	a = rlx_lower_args(lo, sizeof(*a));
 	*a = plan;
-	pack_weights(lo, g, &(struct order){ a->by_row ? "conv_bf16 row" : "conv_bf16",
+	pack_weights(lo, g, &(struct order){ kinds[a->turned][a->by_row],
 					     RLX_KERNEL_conv_bf16_pack,
 					     g->groups * rlx_conv_bf16_pairs(a),
 					     rlx_conv_bf16_wsize(a), 0, false },

@@ -607,7 +607,8 @@ void RLX_K(conv_bf16)(const void *args, size_t begin, size_t end, void *scratch)
 /* Where in a filter of the source the terms of step @s are; -1: nowhere, for 0. */
 static void terms_of(const struct rlx_k_conv_bf16 *a, size_t icg, size_t s, ptrdiff_t at[STEP])
 {
-	const size_t taps = a->kh * a->kw, per = a->steps / a->kh, row = s / per * a->kw;
+	const size_t taps = a->kh * a->kw, channel = a->turned ? a->oc / a->groups * taps : taps;
+	const size_t per = a->steps / a->kh, row = s / per * a->kw;
 	const size_t from = s % per, first = (a->by_row ? from : from / a->kw) * STEP;
 	size_t tap = a->by_row ? first / icg : from % a->kw, c = a->by_row ? first % icg : first, k;
 
@@ -616,7 +617,8 @@ static void terms_of(const struct rlx_k_conv_bf16 *a, size_t icg, size_t s, ptrd
 			c = 0;
 			tap++;
 		}
-		at[k] = tap < a->kw && c < icg ? (ptrdiff_t)(c * taps + row + tap) : -1;
+		at[k] = tap >= a->kw || c >= icg ? -1 :
+			(ptrdiff_t)(c * channel + (a->turned ? taps - 1 - row - tap : row + tap));
 	}
 }
 
@@ -638,7 +640,9 @@ void RLX_K(conv_bf16_pack)(const void *args, size_t begin, size_t end, void *scr
 {
 	const struct rlx_k_conv_pack *pk = args;
 	const struct rlx_k_conv_bf16 *a = (const void *)pk->conv;
-	const size_t ocg = a->oc / a->groups, filter = a->ic / a->groups * a->kh * a->kw;
+	const size_t ocg = a->oc / a->groups, taps = a->kh * a->kw;
+	const size_t group = ocg * (a->ic / a->groups) * taps;
+	const size_t filter = a->turned ? taps : a->ic / a->groups * taps;
 	const size_t blocks = rlx_conv_bf16_blocks(a), pairs = rlx_conv_bf16_pairs(a);
 	const uint16_t *src = (const uint16_t *)(const void *)pk->src;
 	ptrdiff_t at[STEP];
@@ -655,7 +659,7 @@ void RLX_K(conv_bf16_pack)(const void *args, size_t begin, size_t end, void *scr
 			for (b = 0; b < nb; b++, d += STEP * BLOCK) {
 				const size_t o = (first + b) * BLOCK;
 
-				pack_step(d, src + (g * ocg + o) * filter, at, filter,
+				pack_step(d, src + g * group + o * filter, at, filter,
 					  ocg - o < BLOCK ? ocg - o : BLOCK);
 			}
 		}

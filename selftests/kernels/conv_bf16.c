@@ -110,6 +110,22 @@ static struct rlx_k_conv_bf16 args_of(const struct problem *p)
 	};
 }
 
+/* Weights [oc][ic / groups][taps] as those of a transposed convolution, in a new buffer. */
+static void *turned(const struct problem *p, const uint16_t *w)
+{
+	const size_t ic = p->s.ic / p->s.groups, oc = p->s.oc / p->s.groups;
+	const size_t taps = conv_volume(p->s.k);
+	uint16_t *to = kt_new(p->d.nw * 2);
+	size_t o, c, t;
+
+	for (o = 0; o < p->s.oc; o++)
+		for (c = 0; c < ic; c++)
+			for (t = 0; t < taps; t++)
+				to[((o / oc * ic + c) * oc + o % oc) * taps + taps - 1 - t] =
+					w[(o * ic + c) * taps + t];
+	return to;
+}
+
 static void run(const struct problem *p, enum rlx_isa isa)
 {
 	const struct rlx_kernels *k = amx_kernels(isa);
@@ -123,6 +139,13 @@ static void run(const struct problem *p, enum rlx_isa isa)
 
 	CHECK(rlx_conv_bf16_init(isa, &a));
 	src = laid_out(p->d.w, true, false, wd);
+	a.turned = kt_pick(&seed, 0, 1);
+	if (a.turned) {
+		void *w0 = src;
+
+		src = turned(p, w0);
+		kt_free(w0, p->d.nw * 2);
+	}
 	w = kt_new(rlx_conv_bf16_wsize(&a));
 	pk.src = src;
 	pk.dst = w;

@@ -93,8 +93,8 @@ static void compare(const struct rlx_k_conv_wgrad *a, const void *y, enum rlx_is
 		       "%zux%zu out %zux%zu k %zux%zu s %zux%zu d %zux%zu p %zu,%zu blocked %d %d "
 		       "width %zu piece %zux%zu batch %zu parts %zu", isa,
 		       amx_emulated ? " emulated" : "", at[0], at[1], at[2], at[3], at[4], got,
-		       want, a->n, a->ci, a->co, a->groups, a->ih, a->iw, a->oh, a->ow, a->kh, a->kw,
-		       a->sh, a->sw, a->dh, a->dw, a->pt, a->pl, a->x_blocked, a->dy_blocked,
+		       want, a->n, a->ci, a->co, a->groups, a->ih, a->iw, a->oh, a->ow, a->kh,
+		       a->kw, a->sh, a->sw, a->dh, a->dw, a->pt, a->pl, a->x_blocked, a->dy_blocked,
 		       a->width, a->rows, a->cols, a->batch, a->parts);
 	}
 }
