@@ -76,11 +76,30 @@ static double cost_other(const struct rlx_k_conv_bf16 *a)
 	       PACKED_BYTE * (double)rlx_conv_bf16_wsize(a);
 }
 
+/* @work: as of rlx_lower_call() */
+static enum rlx_status call(struct rlx_lower *lo, const struct rlx_k_conv_wgrad *plan, double work)
+{
+	uint32_t sums = rlx_lower_tmp(lo, rlx_conv_wgrad_sums(plan));
+	struct rlx_k_conv_wgrad *a = rlx_lower_args(lo, sizeof(*a));
+
+	*a = *plan;
+	rlx_lower_ref_tmp(lo, &a->sums, sums, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->dy, 1, 0);
+	rlx_lower_call(lo, RLX_KERNEL_conv_wgrad, rlx_conv_wgrad_units(a), work,
+		       rlx_conv_wgrad_scratch(a));
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = *plan;
+	rlx_lower_ref_tmp(lo, &a->sums, sums, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_conv_wgrad_sum, rlx_conv_wgrad_sum_units(a),
+			      (double)rlx_conv_wgrad_sums(a) / 16, rlx_conv_wgrad_sum_scratch(a));
+}
+
 bool cpu_conv_wgrad(struct rlx_lower *lo, const struct rlx_conv *g,
 		    const struct rlx_k_conv_bf16 *by)
 {
 	struct rlx_k_conv_wgrad plan = { .y_f32 = rlx_lower_out(lo, 0)->dtype == RLX_F32 };
-	uint32_t sums, i;
 	double other;
 
 	if (g->act || g->block || rlx_lower_in(lo, 2) || rlx_lower_in(lo, 3) ||
@@ -92,24 +111,47 @@ bool cpu_conv_wgrad(struct rlx_lower *lo, const struct rlx_conv *g,
 	other = by ? cost_other(by) : F32 * 4 * rlx_conv_work(g);
 	if (EDGE * cost_of(&plan) > other)
 		return false;
-	sums = rlx_lower_tmp(lo, rlx_conv_wgrad_sums(&plan));
-	for (i = 0; i < 2; i++) {
-		struct rlx_k_conv_wgrad *a = rlx_lower_args(lo, sizeof(*a));
-
-		*a = plan;
-		rlx_lower_ref_tmp(lo, &a->sums, sums, 0);
-		if (i) {
-			rlx_lower_ref_out(lo, &a->y, 0, 0);
-			rlx_lower_call(lo, RLX_KERNEL_conv_wgrad_sum,
-				       rlx_conv_wgrad_sum_units(a),
-				       (double)rlx_conv_wgrad_sums(a) / 16,
-				       rlx_conv_wgrad_sum_scratch(a));
-			break;
-		}
-		rlx_lower_ref_in(lo, &a->x, 0, 0);
-		rlx_lower_ref_in(lo, &a->dy, 1, 0);
-		rlx_lower_call(lo, RLX_KERNEL_conv_wgrad, rlx_conv_wgrad_units(a),
-			       rlx_conv_work(g), rlx_conv_wgrad_scratch(a));
-	}
+	call(lo, &plan, rlx_conv_work(g));
 	return true;
+}
+
+/* Channels of a blocked operand are those of @shape. */
+static void set_operand(const struct rlx_type *t, size_t channels, bool *blocked, size_t *n,
+			size_t *c)
+{
+	*c = (size_t)(t->dim[2] * t->dim[3]);
+	*blocked = t->rank == 5;
+	*n = *c * (*blocked ? (size_t)(t->dim[1] * t->dim[4]) : channels);
+}
+
+enum rlx_status cpu_lower_conv_weight_grad(struct rlx_lower *lo)
+{
+	const struct rlx_op_conv_weight_grad *o = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *dy = rlx_lower_in(lo, 1);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_conv_wgrad a = {
+		.n = (size_t)x->dim[0], .ci = (size_t)y->dim[1], .co = (size_t)y->dim[0],
+		.groups = 1, .ih = (size_t)x->dim[2], .iw = (size_t)x->dim[3],
+		.oh = (size_t)dy->dim[2], .ow = (size_t)dy->dim[3], .kh = (size_t)y->dim[2],
+		.kw = (size_t)y->dim[3], .y_f32 = y->dtype == RLX_F32,
+		.sh = o->stride.n ? (size_t)o->stride.v[0] : 1,
+		.sw = o->stride.n ? (size_t)o->stride.v[1] : 1,
+		.dh = o->dilation.n ? (size_t)o->dilation.v[0] : 1,
+		.dw = o->dilation.n ? (size_t)o->dilation.v[1] : 1,
+		.pt = o->pad.n ? (size_t)o->pad.v[0] : 0, .pl = o->pad.n ? (size_t)o->pad.v[1] : 0,
+	};
+
+	if (lo->strict || !cpu_pairs_gain(cpu_isa(lo)) || x->dtype != RLX_BF16 ||
+	    dy->dtype != RLX_BF16 || (!a.y_f32 && y->dtype != RLX_BF16) ||
+	    (x->rank == 5 && x->dim[4] != RLX_CONV_BF16_BLOCK) ||
+	    (dy->rank == 5 && dy->dim[4] != RLX_CONV_BF16_BLOCK) || !rlx_type_count(x) ||
+	    !rlx_type_count(dy))
+		return rlx_lower_unsupported(lo, "by pairs of bf16 alone");
+	set_operand(x, a.ci, &a.x_blocked, &a.x_n, &a.x_c);
+	set_operand(dy, a.co, &a.dy_blocked, &a.dy_n, &a.dy_c);
+	a.y_c = a.kh * a.kw;
+	a.y_o = a.ci * a.y_c;
+	if (!rlx_conv_wgrad_init(cpu_isa(lo), &a))
+		return rlx_lower_unsupported(lo, "the kernel does not take this shape");
+	return call(lo, &a, (double)(a.n * a.oh * a.ow) * (double)(a.ci * a.co * a.kh * a.kw) / 4);
 }

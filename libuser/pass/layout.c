@@ -450,7 +450,14 @@ static struct rlx_ints longer_pads(struct rlx_graph *g, struct rlx_ints a)
 	return (struct rlx_ints){ v, a.n + 2 };
 }
 
-/* The lane is a third spatial dimension with windows of one. */
+/* The lane is a third spatial dimension with windows of one: of a pool, or of its gradient. */
+#define LONGER_WINDOWS(l, a) do {					\
+	(a)->kernel = longer((l)->rw->g, (a)->kernel, 1);		\
+	(a)->stride = longer((l)->rw->g, (a)->stride, 1);		\
+	(a)->dilation = longer((l)->rw->g, (a)->dilation, 1);		\
+	(a)->pad = longer_pads((l)->rw->g, (a)->pad);			\
+} while (0)
+
 static bool take_pool(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_pool a = *(const struct rlx_op_pool *)n->args;
@@ -459,24 +466,75 @@ static bool take_pool(struct layout *l, const struct rlx_node *n)
 	    a.kind == RLX_POOL_LP)
 		return false;
 	a.x = layout_blocked(l, n->in[0]);
-	a.kernel = longer(l->rw->g, a.kernel, 1);
-	a.stride = longer(l->rw->g, a.stride, 1);
-	a.dilation = longer(l->rw->g, a.dilation, 1);
-	a.pad = longer_pads(l->rw->g, a.pad);
+	LONGER_WINDOWS(l, &a);
 	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_pool, &a, sizeof(a),
 					     n->file, n->line));
 	return true;
 }
 
 /*
- * Reductions over both pixel axes that keep them; channels last over all images as well, which
- * leave a vector. Sums of squares are written alike.
+ * Its gradient, on a CPU between tensors of bf16 alone, whose gradients are blocked as well: those
+ * of f32 are plain as a rule, and would be reordered.
+ */
+static bool take_max_pool_grad(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_max_pool_grad a = *(const struct rlx_op_max_pool_grad *)n->args;
+	const struct rlx_node *from = rlx_node_of(l->rw->old, n->in[0]);
+
+	if (layout_last(l) || !l->blocked[n->in[0]] || layout_type(l, n->in[0])->rank != 4 ||
+	    from->def->index != RLX_OP_cast || layout_type(l, from->in[0])->dtype != RLX_BF16)
+		return false;
+	a.x = layout_blocked(l, n->in[0]);
+	a.dy = layout_blocked(l, n->in[1]);
+	LONGER_WINDOWS(l, &a);
+	layout_give(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_max_pool_grad, &a, sizeof(a),
+					     n->file, n->line));
+	return true;
+}
+
+/* A vector of all channels, as operand or result of a reduction over what is no channel. */
+static rlx_value centre_of(struct layout *l, uint32_t v, int64_t channels)
+{
+	rlx_value x = layout_plain(l, v);
+
+	if (layout_last(l))
+		return rlx_emit(l->rw->g, reshape, .x = x, .shape = RLX_INTS(channels));
+	return block(l, rlx_emit(l->rw->g, reshape, .x = x, .shape = RLX_INTS(1, channels, 1, 1)));
+}
+
+/* One as an old value of type @y has it: what fills up the last block is left out. */
+static rlx_value vector_as(struct layout *l, rlx_value x, int64_t channels,
+			   const struct rlx_type *y)
+{
+	const int64_t filled = (channels + l->block - 1) / l->block * l->block;
+
+	if (!layout_last(l) && filled > channels) {
+		x = rlx_emit(l->rw->g, reshape, .x = x, .shape = RLX_INTS(filled));
+		x = rlx_emit(l->rw->g, slice, .x = x, .axes = RLX_INTS(0), .starts = RLX_INTS(0),
+			     .ends = RLX_INTS(channels));
+	}
+	return rlx_emit(l->rw->g, reshape, .x = x, .shape = { y->dim, y->rank });
+}
+
+/* Can a reduction over all images and pixels, which leaves a vector, be done here? */
+static bool takes_all(const struct layout *l, const struct rlx_node *n, bool squares)
+{
+	if (squares && n->in[2] && rlx_type_count(layout_type(l, n->in[2])) !=
+				   layout_type(l, n->in[0])->dim[1])
+		return false;
+	/* in blocks sums go another way; and nothing is reordered for it */
+	return layout_last(l) || (!l->strict && (!squares || !n->in[1] || l->blocked[n->in[1]]));
+}
+
+/*
+ * Reductions over both pixel axes that keep them, and over all images as well, which leave a
+ * vector. Sums of squares are written alike.
  */
 static bool take_reduce(struct layout *l, const struct rlx_node *n)
 {
 	union { struct rlx_op_reduce r; struct rlx_op_sum_squares s; } a;
 	bool squares = n->def->index == RLX_OP_sum_squares, all;
-	const struct rlx_type *y = layout_type(l, n->out);
+	const int64_t channels = layout_type(l, n->in[0])->dim[1];
 	struct rlx_ints *axes = squares ? &a.s.axes : &a.r.axes;
 	bool *keep = squares ? &a.s.keep_dims : &a.r.keep_dims;
 	uint32_t mask = 0, i;
@@ -487,27 +545,21 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 	memcpy(&a, n->args, n->def->args_size);
 	for (i = 0; i < axes->n; i++)
 		mask |= 1u << (axes->v[i] < 0 ? axes->v[i] + 4 : axes->v[i]);
-	all = mask == 0xd && layout_last(l);
-	if (!all && (mask != 0xc || !*keep))
-		return false;
-	if (n->n_out > 1 && !all)
-		return false;
-	if (squares && n->in[2] && (!all || rlx_type_count(layout_type(l, n->in[2])) !=
-				    layout_type(l, n->in[0])->dim[1]))
+	all = mask == 0xd && takes_all(l, n, squares);
+	if (!all && (mask != 0xc || !*keep || n->n_out > 1 || (squares && n->in[2])))
 		return false;
 	*(squares ? &a.s.x : &a.r.x) = layout_blocked(l, n->in[0]);
 	if (squares && n->in[1])
 		a.s.by = layout_blocked(l, n->in[1]);
 	if (squares && n->in[2])
-		a.s.centre = rlx_emit(l->rw->g, reshape, .x = layout_plain(l, n->in[2]),
-				      .shape = RLX_INTS(layout_type(l, n->in[0])->dim[1]));
-	*axes = all ? RLX_INTS(0, 1, 2, 3) : RLX_INTS(2, 3);
+		a.s.centre = centre_of(l, n->in[2], channels);
+	*axes = !all ? RLX_INTS(2, 3) : layout_last(l) ? RLX_INTS(0, 1, 2, 3) : RLX_INTS(0, 2, 3);
 	*keep = !all;
 	x = rlx_emit_raw(l->rw->g, squares ? &rlx_op_sum_squares : &rlx_op_reduce, &a,
 			 n->def->args_size, n->file, n->line);
 	for (i = 0; i < n->n_out && all; i++)
-		rlx_rewrite_set(l->rw, n->out + i, rlx_emit(l->rw->g, reshape,
-				.x = rlx_out(l->rw->g, x, i), .shape = { y->dim, y->rank }));
+		rlx_rewrite_set(l->rw, n->out + i, vector_as(l, rlx_out(l->rw->g, x, i), channels,
+							     layout_type(l, n->out + i)));
 	if (!all)
 		layout_give(l, n->out, x);
 	return true;
@@ -560,10 +612,13 @@ static bool take_cast(struct layout *l, const struct rlx_node *n)
 	return true;
 }
 
-/* What a gradient is masked with. */
-static bool is_mask(const struct layout *l, const struct rlx_type *t)
+/* What a gradient is masked with: on a CPU of bf16, whose gradients are blocked as well. */
+static bool is_mask(const struct layout *l, const struct rlx_node *n)
 {
-	return layout_last(l) && t->dtype == RLX_BOOL && t->rank == 4 && rlx_type_count(t) > 0;
+	const struct rlx_type *t = layout_type(l, n->out);
+
+	return (layout_last(l) || layout_type(l, n->in[0])->dtype == RLX_BF16) &&
+	       t->dtype == RLX_BOOL && t->rank == 4 && rlx_type_count(t) > 0;
 }
 
 static bool take_pointwise(struct layout *l, const struct rlx_node *n)
@@ -575,14 +630,15 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 
 	if (n->def->index == RLX_OP_cast)
 		return take_cast(l, n);
-	if (!(layout_is_image(y) || is_mask(l, y)) || n->n_in > 3 ||
+	if (!(layout_is_image(y) || is_mask(l, n)) || n->n_in > 3 ||
 	    n->def->n_field != n->n_in)		/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
 		const struct rlx_type *t = layout_type(l, n->in[k]);
 
-		/* one full-size operand already blocked decides */
-		any = any || (l->blocked[n->in[k]] && rlx_type_count(t) == rlx_type_count(y));
+		/* one full-size operand already blocked decides, a CPU's masks do not */
+		any = any || (l->blocked[n->in[k]] && rlx_type_count(t) == rlx_type_count(y) &&
+			      (layout_last(l) || is_real(t->dtype)));
 		worth = is_real(t->dtype) || rlx_type_count(t) == 1 ||
 			(l->blocked[n->in[k]] && t->dtype == RLX_BOOL);
 		if (!worth || t->rank > y->rank)
@@ -621,13 +677,16 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 static bool take(struct layout *l, const struct rlx_node *n)
 {
 	switch (n->def->index) {
-	case RLX_OP_fused_conv: return layout_last(l) ? take_conv_last(l, n) : layout_conv(l, n);
+	case RLX_OP_fused_conv: return layout_last(l) ? take_conv_last(l, n) :
+				       layout_weight_grad_blocked(l, n) || layout_conv(l, n);
 	case RLX_OP_pool: return take_pool(l, n);
+	case RLX_OP_max_pool_grad: return take_max_pool_grad(l, n);
 	case RLX_OP_reduce:
 	case RLX_OP_sum_squares: return take_reduce(l, n);
 	case RLX_OP_concat: return take_concat(l, n);
 	case RLX_OP_slice: return take_slice(l, n);
-	case RLX_OP_transpose: return layout_swap(l, n);
+	case RLX_OP_transpose:
+	case RLX_OP_reshape: return layout_swap(l, n);
 	case RLX_OP_conv_transpose:
 		return layout_last(l) ? layout_conv_transpose(l, n) : layout_conv(l, n);
 	}

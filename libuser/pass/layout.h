@@ -63,11 +63,15 @@ bool layout_transpose_pad(const struct layout *l, const struct rlx_node *n, int6
 rlx_value layout_turn_taps(struct layout *l, rlx_value w);
 
 /*
- * Gradients of convolutions, channels last: layout_grad.c. False: not of @n, which stays.
- * layout_grad_reads: what the gradient in a weight that @n is reads, as old values; false: none.
+ * Gradients of convolutions, channels last, and in weights in a CPU's blocks: layout_grad.c.
+ * False: not of @n, which stays. layout_grad_reads: what the gradient in a weight that @n is reads,
+ * as old values; false: none.
  */
 bool layout_grad_reads(const struct layout *l, const struct rlx_node *n, uint32_t out[2]);
 bool layout_weight_grad(struct layout *l, const struct rlx_node *n);
+bool layout_weight_grad_blocked(struct layout *l, const struct rlx_node *n);
+bool layout_fills_wgrad(const struct rlx_op_fused_conv *a, const struct rlx_type *dy,
+			const struct rlx_type *y);
 bool layout_conv_transpose(struct layout *l, const struct rlx_node *n);
 bool layout_swap(struct layout *l, const struct rlx_node *n);
 

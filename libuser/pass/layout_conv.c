@@ -279,8 +279,10 @@ static bool stands_alone(const struct layout *l, const struct rlx_node *n)
  */
 static bool stays_plain(const struct layout *l, const struct rlx_node *n, const struct conv *c)
 {
-	if (c->bf16)
-		return gives_weights(c) || stands_alone(l, n);
+	if (c->bf16)	/* conv_wgrad reads plain operands of what is written as a convolution */
+		return stands_alone(l, n) ||
+		       (gives_weights(c) && c->y.rank == 4 &&
+			layout_fills_wgrad(n->args, &c->w, &c->y));
 	return packs_in_vain(l, c) || (few_lanes(l, c) && !l->blocked[n->in[0]]) ||
 	       ((!c->stays || stands_alone(l, n)) && is_faster_plain(l, c));
 }

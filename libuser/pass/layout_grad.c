@@ -14,11 +14,17 @@ static bool is_half(enum rlx_dtype dt)
 	return dt == RLX_BF16 || dt == RLX_F16;
 }
 
-/* Does it exchange the first two axes of an image? */
+/* Does it exchange the first two axes of an image? Of one channel or image that is a reshape. */
 static bool is_swap(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_transpose *a = n->args;
+	const struct rlx_type *x = n->n_in ? layout_type(l, n->in[0]) : NULL;
+	const struct rlx_type *y = layout_type(l, n->out);
 
+	if (n->def->index == RLX_OP_reshape)
+		return x->rank == 4 && y->rank == 4 && (x->dim[0] == 1 || x->dim[1] == 1) &&
+		       x->dim[0] == y->dim[1] && x->dim[1] == y->dim[0] &&
+		       x->dim[2] == y->dim[2] && x->dim[3] == y->dim[3];
 	return n->def->index == RLX_OP_transpose && layout_type(l, n->out)->rank == 4 &&
 	       a->perm.n == 4 && a->perm.v[0] == 1 && a->perm.v[1] == 0 && a->perm.v[2] == 2;
 }
@@ -37,27 +43,37 @@ static uint32_t swap_of(const struct layout *l, uint32_t v)
  * A convolution whose images are channels and whose channels are images, both of x and of w: the
  * sum over pixels of dy, of which w is. Its stride is from tap to tap.
  */
+static bool sums_images(const struct layout *l, const struct rlx_node *n, uint32_t out[2])
+{
+	const struct rlx_op_fused_conv *a = n->args;
+
+	if (n->def->index != RLX_OP_fused_conv || a->groups != 1 || a->act || a->block ||
+	    n->in[2] || n->in[3] || layout_type(l, n->in[0])->rank != 4)
+		return false;
+	out[0] = swap_of(l, n->in[0]);
+	out[1] = swap_of(l, n->in[1]);
+	return out[0] && out[1];
+}
+
+/* One that is done channels last. */
 static bool is_weight_grad(const struct layout *l, const struct rlx_node *n, uint32_t out[2])
 {
 	const struct rlx_op_fused_conv *a = n->args;
 	const struct rlx_type *x, *w, *y = layout_type(l, n->out);
 	uint32_t i;
 
-	if (n->def->index != RLX_OP_fused_conv || a->groups != 1 || a->act || a->block ||
-	    n->in[2] || n->in[3])
+	if (!sums_images(l, n, out))
 		return false;
 	x = layout_type(l, n->in[0]);
 	w = layout_type(l, n->in[1]);
-	if (x->rank != 4 || y->dim[2] > MOST_ROWS || !is_half(x->dtype) ||
+	if (y->dim[2] > MOST_ROWS || !is_half(x->dtype) ||
 	    w->dtype != x->dtype || x->dim[0] % 8 || w->dim[0] % 8 || rlx_type_count(x) <= 0 ||
 	    rlx_type_count(w) <= 0)
 		return false;
 	for (i = 0; i < a->stride.n; i++)	/* the taps of a row lie side by side */
 		if (a->stride.v[i] != 1 && y->dim[2 + i] > 1)
 			return false;
-	out[0] = swap_of(l, n->in[0]);
-	out[1] = swap_of(l, n->in[1]);
-	return out[0] && out[1];
+	return true;
 }
 
 static rlx_value shaped(struct layout *l, rlx_value x, struct rlx_ints shape)
@@ -190,10 +206,62 @@ bool layout_weight_grad(struct layout *l, const struct rlx_node *n)
 	return true;
 }
 
+static int64_t at(struct rlx_ints list, uint32_t i, int64_t none)
+{
+	return list.n ? list.v[i] : none;
+}
+
+/*
+ * Does conv_wgrad, a CPU's kernel of gradients in weights, which lays rows of dy at the pitch of
+ * what their taps read, fill its steps of 32 pixels? Strides sort x by phases, whose rows are
+ * short.
+ */
+bool layout_fills_wgrad(const struct rlx_op_fused_conv *a, const struct rlx_type *dy,
+			const struct rlx_type *y)
+{
+	const int64_t step = at(a->dilation, 1, 1);
+	int64_t row = dy->dim[3] + (y->dim[3] - 1) * at(a->stride, 1, 1) / step;
+
+	row = (dy->dim[2] * row + 31) / 32 * 32;
+	return 2 * dy->dim[2] * dy->dim[3] >= row && (step == 1 || dy->dim[3] >= 16);
+}
+
+/*
+ * Of a CPU, in bf16, where x or dy is blocked: as conv_weight_grad of what the exchanges read. The
+ * padding behind is what windows reach, or else conv would have more of them.
+ */
+bool layout_weight_grad_blocked(struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_fused_conv *a = n->args;
+	const struct rlx_type *x = layout_type(l, n->in[0]), *dy = layout_type(l, n->in[1]);
+	const struct rlx_type *y = layout_type(l, n->out);
+	uint32_t from[2], i;
+	rlx_value in[2];
+
+	if (x->dtype != RLX_BF16 || dy->dtype != RLX_BF16 || !sums_images(l, n, from) ||
+	    !(l->blocked[from[0]] || l->blocked[from[1]]) || !layout_fills_wgrad(a, dy, y))
+		return false;
+	for (i = 0; i < 2; i++)
+		if (x->dim[2 + i] + at(a->pad, i, 0) + at(a->pad, 2 + i, 0) !=
+		    (dy->dim[2 + i] - 1) * at(a->dilation, i, 1) +
+		    (y->dim[2 + i] - 1) * at(a->stride, i, 1) + 1)
+			return false;
+	for (i = 0; i < 2; i++)
+		in[i] = layout_as(l, l->blocked[from[i]] ? layout_blocked(l, from[i]) :
+				  layout_plain(l, from[i]), RLX_BF16);
+	l->swapped[n->out] = rlx_emit(l->rw->g, conv_weight_grad, .x = in[0], .dy = in[1],
+				      .shape = RLX_INTS(y->dim[1], y->dim[0], y->dim[2], y->dim[3]),
+				      .stride = a->dilation, .pad = a->pad, .dilation = a->stride,
+				      .out_dtype = y->dtype).id;
+	l->rw->map[n->out] = 0;
+	l->rw->changed = true;
+	return true;
+}
+
 /* What is exchanged may be there. */
 bool layout_swap(struct layout *l, const struct rlx_node *n)
 {
-	if (!layout_last(l) || !is_swap(l, n) || !l->swapped[n->in[0]])
+	if (!is_swap(l, n) || !l->swapped[n->in[0]])
 		return false;
 	rlx_rewrite_set(l->rw, n->out, (rlx_value){ l->swapped[n->in[0]] });
 	return true;
