@@ -80,6 +80,14 @@ RLX_INLINE const uint16_t *view_at(const struct view *v, const uint16_t *src, pt
 	return src + (y * iw + x) * (ptrdiff_t)lane;
 }
 
+/* Pixels from @c on, which is there, that lie together. */
+RLX_INLINE size_t view_run(const struct view *v, size_t c)
+{
+	const size_t left = (size_t)((ptrdiff_t)v->iw - v->x) - c, to = v->cols - c;
+
+	return left < to ? left : to;
+}
+
 #if defined(RLX_V512)
 RLX_INLINE __mmask32 low_bits(size_t n)
 {
@@ -118,7 +126,7 @@ RLX_INLINE void view_lay(const struct view *v, const uint16_t *src, uint16_t *ds
 	static const uint16_t none[BLOCK];
 	const size_t rest = v->cells - v->rows * v->pitch;
 	ptrdiff_t y = v->y;
-	size_t r, c;
+	size_t r, c, n;
 
 	for (r = 0; r < v->rows; r++, dst += v->pitch * lane, y += (ptrdiff_t)v->sy) {
 #if defined(RLX_V512)
@@ -127,10 +135,11 @@ RLX_INLINE void view_lay(const struct view *v, const uint16_t *src, uint16_t *ds
 			continue;
 		}
 #endif
-		for (c = 0; c < v->pitch; c++) {
+		for (c = 0; c < v->pitch; c += n) {
 			const uint16_t *p = view_at(v, src, y, c, lane);
 
-			memcpy(dst + c * lane, p ? p : none, lane * 2);
+			n = p && v->sx == 1 ? view_run(v, c) : 1;
+			memcpy(dst + c * lane, p ? p : none, n * lane * 2);
 		}
 	}
 	if (rest)

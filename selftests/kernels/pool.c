@@ -515,6 +515,11 @@ TEST(max_pool_grad)
 		shape_random(&a.pool, kt_pick(&seed, 1, 3), &seed);
 		a.pool.kind = RLX_K_POOL_MAX;
 		a.pool.column_major = false;
+		if (i % 4 == 0) {	/* lanes of blocked channels */
+			a.pool.k[2] = a.pool.s[2] = a.pool.d[2] = 1;
+			a.pool.p[2] = a.pool.p_end[2] = 0;
+			a.pool.in[2] = a.pool.out[2] = 16 * kt_pick(&seed, 1, 2);
+		}
 		nx = a.pool.planes * volume(a.pool.in);
 		ny = a.pool.planes * volume(a.pool.out);
 		x = kt_new(nx * 4);
