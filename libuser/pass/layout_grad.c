@@ -14,7 +14,10 @@ static bool is_half(enum rlx_dtype dt)
 	return dt == RLX_BF16 || dt == RLX_F16;
 }
 
-/* Does it exchange the first two axes of an image? Of one channel or image that is a reshape. */
+/*
+ * Does it exchange the first two axes of an image? Of one channel or image that is a reshape, which
+ * channels last does not gain by.
+ */
 static bool is_swap(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_transpose *a = n->args;
@@ -22,9 +25,9 @@ static bool is_swap(const struct layout *l, const struct rlx_node *n)
 	const struct rlx_type *y = layout_type(l, n->out);
 
 	if (n->def->index == RLX_OP_reshape)
-		return x->rank == 4 && y->rank == 4 && (x->dim[0] == 1 || x->dim[1] == 1) &&
-		       x->dim[0] == y->dim[1] && x->dim[1] == y->dim[0] &&
-		       x->dim[2] == y->dim[2] && x->dim[3] == y->dim[3];
+		return !layout_last(l) && x->rank == 4 && y->rank == 4 &&
+		       (x->dim[0] == 1 || x->dim[1] == 1) && x->dim[0] == y->dim[1] &&
+		       x->dim[1] == y->dim[0] && x->dim[2] == y->dim[2] && x->dim[3] == y->dim[3];
 	return n->def->index == RLX_OP_transpose && layout_type(l, n->out)->rank == 4 &&
 	       a->perm.n == 4 && a->perm.v[0] == 1 && a->perm.v[1] == 0 && a->perm.v[2] == 2;
 }
