@@ -157,18 +157,23 @@ bench-gpu:
 		'python3 selftests/gpubench/recurrence.py $(BUILD)/test/gpubench/programs' \
 		'python3 selftests/gpubench/fft.py $(BUILD)/test/gpubench/programs')
 
-# Training steps fed from the disk, with the device's idle time, and the same steps by PyTorch.
+# Training steps fed from the disk, with the device's idle time, and the same steps by PyTorch;
+# with several GPUs also of a rank on each of two, that have whole states or parts of them.
 TRAIN_STEPS := '12 768 12 1024 16 50304' 'resnet50 64 224 1000'
 bench-train:
 	$(Q)tools/setup.sh build
 	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
-	$(Q)+$(BUILDMAKE) $(BUILD)/test/gpubench/train
+	$(Q)+$(BUILDMAKE) $(BUILD)/test/gpubench/train $(BUILD)/test/gpubench/ranks
 	$(Q)for step in $(TRAIN_STEPS); do \
 		selftests/bench/run.sh "$(BUILD)/test/gpubench/train -m $$step" \
 			"$(BUILD)/test/gpubench/train -m -d $$step" $(if $(shell \
 			python3 -c 'import torch' 2>&1),, \
 			"python3 selftests/gpubench/train.py $$step") || exit 1; \
+	done
+	$(Q)test "$$(nvidia-smi -L 2>&1 | grep -c ^GPU)" -lt 2 || for step in $(TRAIN_STEPS); do \
+		selftests/bench/run.sh "$(BUILD)/test/gpubench/ranks -m 2 $$step" \
+			"$(BUILD)/test/gpubench/ranks -m -z 2 $$step" || exit 1; \
 	done
 
 # Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver says is left of CUDA's device memory. */
+/* What the driver says of CUDA's device memory. */
 #ifndef RLX_TEST_GPU_MEMORY_LEFT_H
 #define RLX_TEST_GPU_MEMORY_LEFT_H
 
@@ -8,7 +8,8 @@
 #include "backends/gpu/gpu.h"
 #include "selftests/lib/rlx_test.h"
 
-static inline size_t memory_left(void)
+/* Of the context's device: bytes that nobody has, and (@whole) all. */
+static inline size_t memory_told(bool whole)
 {
 	const struct gpu_driver *d = gpu_driver_get(&rlx_gpu_cuda, NULL);
 	int (*info)(size_t *, size_t *) = (int (*)(size_t *, size_t *))dlsym(d->lib,
@@ -16,7 +17,17 @@ static inline size_t memory_left(void)
 	size_t left, all;
 
 	CHECK(info && !info(&left, &all));
-	return left;
+	return whole ? all : left;
+}
+
+static inline size_t memory_left(void)
+{
+	return memory_told(false);
+}
+
+static inline size_t memory_all(void)
+{
+	return memory_told(true);
 }
 
 /* Whether the device is the emulator, which gives memory by the byte and computes slowly. */

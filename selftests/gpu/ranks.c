@@ -369,6 +369,12 @@ TEST(updates_by_parts_are_those_of_one_process)
 {
 	need_two();
 	check_parts_of_steps();
+}
+
+/* A driver that has begun is of no use to processes that are forked then: a test of its own. */
+TEST(updates_by_parts_of_what_has_no_runs_are_those_of_one_process)
+{
+	need_two();
 	units = SMALL * 10;	/* no runs of a gradient: it is summed whole */
 	runs = 2;
 	check_parts_of_steps();

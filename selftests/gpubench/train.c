@@ -96,7 +96,7 @@ static struct rlx_loader *open_text(struct train_rig *r, const struct rlx_compil
 	if (disk)
 		ld = train_disk_text(r->g, size.batch, size.context, v);
 	open_adamw(r, ld ? train_decoder_loss_of(r, &size, v[0], v[1]) :
-		   train_decoder_loss(r, &size), 0, c);
+		   train_decoder_loss(r, &size), c);
 	if (!ld)
 		train_decoder_batch(r, &size, 0);
 	*(float *)train_at(r, RLX_IO_INPUT, "lr") = 1e-4f;

@@ -29,20 +29,13 @@ static inline void open_step(struct train_rig *r, rlx_value loss, const struct r
 }
 
 /* AdamW on a decoder's loss. */
-static inline void open_adamw(struct train_rig *r, rlx_value loss, unsigned int ranks,
+static inline void open_adamw(struct train_rig *r, rlx_value loss,
 			      const struct rlx_compile_opts *c)
 {
 	struct rlx_optimizer adamw = { .size = sizeof(adamw), .kind = RLX_ADAMW, .decay = 0.1 };
-	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1, .ranks = ranks };
+	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1 };
 
 	open_step(r, loss, &o, &adamw, c);
-}
-
-static inline void open_decoder(struct train_rig *r, const struct train_decoder *size,
-				unsigned int ranks, const struct rlx_compile_opts *c)
-{
-	train_begin(r);
-	open_adamw(r, train_decoder_loss(r, size), ranks, c);
 }
 
 static inline void run_steps(struct train_rig *r, int n)
