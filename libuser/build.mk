@@ -61,8 +61,9 @@ SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 # A section for each function and each datum: what nothing refers to, as the samples of ops, is
 # left out of the shared library.
 $(LIB_SRC:%.c=$(BUILD)/obj/%.o): CFLAGS += -ffunction-sections -fdata-sections
-# Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
-$(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
+# Nor is it unwound but by debuggers, which have .debug_frame for that: 100 KB of the library.
+$(sort $(ONCE:%.c=$(BUILD)/obj/%.o) $(LIB_SRC:%.c=$(BUILD)/obj/%.o)): \
+	CFLAGS += -fno-asynchronous-unwind-tables
 
 # What librlx-gpu.so and librlx-vulkan.so use of the inside; the map says which names.
 INSIDE := libuser/base/alloc libuser/base/bump libuser/base/disk_cache libuser/base/env \

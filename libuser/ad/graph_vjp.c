@@ -54,7 +54,8 @@ static void copy_nodes(struct copy *c)
 		else
 			rlx_node_new(c->g, v->def, v->args, v->in, v->n_in, v);
 	}
-	c->g->last_scope = old->last_scope;
+	if (!rlx_scopes_copy(c->g, old))
+		rlx_fail(&c->g->err, RLX_ENOMEM, "gradient: out of memory");
 	for (i = 0; i < l->n; i++)
 		rlx_output(c->g, l->e[i].name, l->e[i].v);
 }

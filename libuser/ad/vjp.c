@@ -9,6 +9,7 @@
 
 #include "ad/complex.h"
 #include "ad/control.h"
+#include "ad/remat.h"
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "ops/complex.h"
@@ -623,11 +624,16 @@ static void none_on_failure(const struct rlx_graph *g, rlx_value *v, uint32_t n)
 void rlx_vjp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d)
 {
 	struct rlx_ad own;
+	uint32_t node, val;
 
 	if (!take_args(g, a, &own))
 		return;
+	node = g->n_node;
+	val = g->n_val;
 	if (!own.seed.n || check_seeds(g, &own.seed, &own.of, "seed"))
 		derive(g, &own, d);
+	if (!g->err.status)
+		rlx_ad_remat(g, node, val, own.memory, d, own.wrt.n);
 	none_on_failure(g, d, own.wrt.n);
 }
 

@@ -164,7 +164,7 @@ static void map_node(struct walk *w, uint32_t n)
 	uint32_t i;
 
 	if (view_init(w, &v, n)) {
-		g->scope = v.node.scope;
+		g->scope = v.node.scope & ~RLX_SCOPE_SHARED;
 		by_rule(w, &v);
 		if (!g->err.status && !v.out[0].id)
 			by_expansion(w, &v);

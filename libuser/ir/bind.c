@@ -287,6 +287,8 @@ enum rlx_status rlx_graph_bind_sizes(const struct rlx_graph *g, const int64_t *s
 	if (!b)
 		return rlx_fail(err, RLX_ENOMEM, "bind: out of memory");
 	at.bound = b;
+	if (!rlx_scopes_copy(b, g))
+		rlx_fail(&b->err, RLX_ENOMEM, "bind: out of memory");
 	for (i = 0; i < g->n_node && !b->err.status; i++)
 		bind_node(&at, b, &g->node[i]);
 	for (i = 0; i < l->n && !b->err.status; i++)

@@ -31,8 +31,8 @@ bool rlx_node_grows(const struct rlx_graph *g, const struct rlx_node *n)
 	return out > 4 * in + 4096;
 }
 
-static double node_flops(const struct rlx_graph *g, const struct rlx_node *n,
-			 const struct rlx_type **types)
+struct rlx_cost rlx_node_cost(const struct rlx_graph *g, const struct rlx_node *n,
+			      const struct rlx_type **types)
 {
 	struct rlx_infer q = {
 		.def = n->def, .args = n->args, .n_in = n->n_in, .in = types, .n_out = n->n_out,
@@ -43,7 +43,7 @@ static double node_flops(const struct rlx_graph *g, const struct rlx_node *n,
 		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
 	for (i = 0; i < n->n_out; i++)
 		q.out[i] = g->val[n->out + i].type;
-	return rlx_op_cost(&q).flops;
+	return rlx_op_cost(&q);
 }
 
 double rlx_graph_flops(const struct rlx_graph *g)
@@ -57,7 +57,7 @@ double rlx_graph_flops(const struct rlx_graph *g)
 	types = rlx_malloc(most * sizeof(*types));
 	for (n = 0; types && n < g->n_node; n++)
 		if (!(g->node[n].def->traits & (RLX_T_LEAF | RLX_T_VIEW)))
-			flops += node_flops(g, &g->node[n], types);
+			flops += rlx_node_cost(g, &g->node[n], types).flops;
 	rlx_free(types);
 	return flops;
 }

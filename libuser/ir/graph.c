@@ -73,6 +73,7 @@ void rlx_graph_put(struct rlx_graph *g)
 	rlx_dims_fini(g->dims);
 	rlx_free(g->node);
 	rlx_free(g->val);
+	rlx_free(g->scope_top);
 	rlx_bump_fini(&g->bump);
 	rlx_free(g);
 }
@@ -605,6 +606,32 @@ void rlx_state_next(struct rlx_graph *g, rlx_value state, rlx_value v)
 	rlx_output_at(g, next, v, n->file, n->line);
 }
 
+uint32_t rlx_scope_new(struct rlx_graph *g, uint32_t outer)
+{
+	uint32_t id = g->last_scope + 1;
+
+	if (id >= 1u << 24 ||
+	    !rlx_grow(&g->scope_top, &g->cap_scope_top, id + 1, sizeof(*g->scope_top))) {
+		rlx_fail(&g->err, RLX_ENOMEM, "scope: out of memory");
+		return 0;
+	}
+	g->last_scope = id;
+	g->scope_top[id] = outer >> 8 ? g->scope_top[outer >> 8] : id;
+	return RLX_SCOPE_REMAT | id << 8;
+}
+
+bool rlx_scopes_copy(struct rlx_graph *g, const struct rlx_graph *from)
+{
+	uint32_t n = from->last_scope;
+
+	if (n && !rlx_grow(&g->scope_top, &g->cap_scope_top, n + 1, sizeof(*g->scope_top)))
+		return false;
+	if (n)
+		memcpy(g->scope_top, from->scope_top, (n + 1) * sizeof(*g->scope_top));
+	g->last_scope = n;
+	return true;
+}
+
 void rlx_scope_begin(struct rlx_graph *g, uint32_t scope)
 {
 	uint32_t known = RLX_SCOPE_AS_WRITTEN | RLX_SCOPE_REMAT | RLX_SCOPE_NOGRAD;
@@ -617,9 +644,9 @@ void rlx_scope_begin(struct rlx_graph *g, uint32_t scope)
 		return;
 	}
 	g->outer_scope[g->n_scope++] = g->scope;
-	g->scope |= scope;
 	if (scope & RLX_SCOPE_REMAT)
-		g->scope = (g->scope & known) | ++g->last_scope << 8;
+		scope |= rlx_scope_new(g, g->scope);
+	g->scope = scope >> 8 ? (g->scope & known) | scope : g->scope | scope;
 }
 
 void rlx_scope_end(struct rlx_graph *g)

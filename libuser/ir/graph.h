@@ -10,6 +10,12 @@
 #include "base/map.h"
 #include "ir/opdef.h"
 
+/*
+ * In a node's scope: what it makes counts as read once more than it is, so that passes put it
+ * together with others as if that reader were there. It marks what has been computed twice.
+ */
+#define RLX_SCOPE_SHARED (1u << 7)
+
 struct rlx_node {
 	const struct rlx_op_def	*def;
 	void			*args;	/* struct rlx_op_<name>; input fields are 0, see @in */
@@ -63,6 +69,8 @@ struct rlx_graph {
 	uint32_t		 n_state;
 	uint32_t		 scope, n_scope, last_scope;	/* of what is emitted now */
 	uint32_t		 outer_scope[32];
+	uint32_t		*scope_top;	/* of each RLX_SCOPE_REMAT the outermost */
+	uint32_t		 cap_scope_top;
 	struct rlx_dims		*dims;	/* ir/dims.h; NULL: all sizes are known */
 };
 
@@ -132,6 +140,23 @@ static inline const struct rlx_node *rlx_node_of(const struct rlx_graph *g,
 {
 	return &g->node[g->val[value].node];
 }
+
+/*
+ * Another RLX_SCOPE_REMAT, inside @outer or (0) none: its bits. 0, and a sticky error, if memory or
+ * numbers run out.
+ */
+uint32_t rlx_scope_new(struct rlx_graph *g, uint32_t outer);
+/* The number of the outermost RLX_SCOPE_REMAT that @scope is inside, or is; 0: none. */
+static inline uint32_t rlx_scope_top(const struct rlx_graph *g, uint32_t scope)
+{
+	return scope >> 8 ? g->scope_top[scope >> 8] : 0;
+}
+/* @g, which has none of its own, gets those of @from. False: out of memory. */
+bool rlx_scopes_copy(struct rlx_graph *g, const struct rlx_graph *from);
+
+/* cost.c: what node @n takes; @types has room for its inputs' ones. */
+struct rlx_cost rlx_node_cost(const struct rlx_graph *g, const struct rlx_node *n,
+			      const struct rlx_type **types);
 
 /*
  * cost.c: does node @n make over four times what it reads, and 4 KiB more? Then its results are

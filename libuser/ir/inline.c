@@ -11,6 +11,7 @@ struct inliner {
 	const struct rlx_graph	*part;
 	struct rlx_inline	 how;
 	uint32_t		*map;
+	uint32_t		*scope;		/* per RLX_SCOPE_REMAT of the part: its bits; 0: not yet */
 	bool			*used;		/* per name of @how: a leaf has it */
 };
 
@@ -71,6 +72,20 @@ static void leaf(struct inliner *q, const struct rlx_node *n)
 	q->map[n->out] = v.id;
 }
 
+/* Of a node of the part: inside what the graph is in, a RLX_SCOPE_REMAT of its own as one here. */
+static uint32_t scope_here(struct inliner *q, uint32_t scope)
+{
+	uint32_t id = scope >> 8, top = rlx_scope_top(q->part, scope);
+
+	if (!id)
+		return scope | q->g->scope;
+	if (top != id && !q->scope[top])
+		q->scope[top] = rlx_scope_new(q->g, q->g->scope);
+	if (!q->scope[id])
+		q->scope[id] = rlx_scope_new(q->g, top != id ? q->scope[top] : q->g->scope);
+	return q->scope[id] | ((scope | q->g->scope) & 0xff);
+}
+
 static void node(struct inliner *q, const struct rlx_node *n)
 {
 	uint32_t small[16], *in = small, i;
@@ -85,7 +100,7 @@ static void node(struct inliner *q, const struct rlx_node *n)
 	}
 	for (i = 0; i < n->n_in; i++)
 		in[i] = q->map[n->in[i]];
-	at.scope |= q->g->scope;
+	at.scope = scope_here(q, at.scope);
 	v = rlx_node_new(q->g, n->def, n->args, in, n->n_in, &at);
 	for (i = 0; v.id && i < n->n_out; i++)
 		q->map[n->out + i] = v.id + i;
@@ -187,11 +202,13 @@ enum rlx_status rlx_graph_inline(struct rlx_graph *g, const struct rlx_graph *pa
 		return g->err.status;
 	q.map = rlx_calloc(part->n_val, sizeof(*q.map));
 	q.used = rlx_calloc(q.how.n + 1ul, sizeof(*q.used));
-	if (q.map && q.used)
+	q.scope = rlx_calloc(part->last_scope + 1ul, sizeof(*q.scope));
+	if (q.map && q.used && q.scope)
 		emit_all(&q, out);
 	else
 		no_memory(g);
 	rlx_free(q.map);
 	rlx_free(q.used);
+	rlx_free(q.scope);
 	return g->err.status;
 }

@@ -52,13 +52,18 @@ static uint64_t node_hash(const struct rlx_rewrite *rw, const struct table *t,
 	return h;
 }
 
+static bool same_scope(const struct rlx_node *a, const struct rlx_node *b)
+{
+	return !((a->scope ^ b->scope) & ~RLX_SCOPE_SHARED);
+}
+
 static bool same(const struct rlx_rewrite *rw, const struct rlx_node *old,
 		 const struct rlx_node *new)
 {
 	uint32_t i;
 
 	if (old->def != new->def || old->n_in != new->n_in ||
-	    (old->scope != new->scope && !(old->def->traits & RLX_T_LEAF)))
+	    (!same_scope(old, new) && !(old->def->traits & RLX_T_LEAF)))
 		return false;
 	for (i = 0; i < old->n_in; i++)
 		if (rw->map[old->in[i]] != new->in[i])
@@ -120,7 +125,7 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, ui
 	for (k = more ? t->more[more_place(t, &node, more)] : 0; k; k = t->next[k - 1]) {
 		const struct rlx_node *o = &g->node[k - 1];
 
-		if (k - 1 < n || o->def != node.def || o->scope != node.scope ||
+		if (k - 1 < n || o->def != node.def || !same_scope(o, &node) ||
 		    o->n_in != node.n_in ||
 		    memcmp(o->in, node.in, node.n_in * sizeof(*node.in)))
 			continue;

@@ -19,6 +19,8 @@ static void find_live(struct rlx_rewrite *rw)
 	for (n = g->n_node; n-- > 0;) {
 		if (!rw->live[n])
 			continue;
+		for (i = 0; i < g->node[n].n_out && g->node[n].scope & RLX_SCOPE_SHARED; i++)
+			rw->uses[g->node[n].out + i]++;
 		for (i = 0; i < g->node[n].n_in; i++) {
 			uint32_t v = g->node[n].in[i];
 
@@ -52,7 +54,7 @@ enum rlx_status rlx_rewrite_begin(struct rlx_rewrite *rw, const struct rlx_graph
 	rw->map = rlx_calloc(old->n_val, sizeof(*rw->map));
 	rw->uses = rlx_calloc(old->n_val, sizeof(*rw->uses));
 	rw->live = rlx_calloc(old->n_node + 1, sizeof(*rw->live));
-	if (!rw->g || !rw->map || !rw->uses || !rw->live) {
+	if (!rw->g || !rw->map || !rw->uses || !rw->live || !rlx_scopes_copy(rw->g, old)) {
 		rlx_free(rw->map);
 		rlx_free(rw->uses);
 		rlx_free(rw->live);
@@ -75,6 +77,8 @@ void rlx_rewrite_set(struct rlx_rewrite *rw, uint32_t v, rlx_value with)
 {
 	rw->map[v] = with.id;
 	rw->changed = true;
+	if (with.id && rlx_node_of(rw->old, v)->scope & RLX_SCOPE_SHARED)
+		rw->g->node[rw->g->val[with.id].node].scope |= RLX_SCOPE_SHARED;
 }
 
 void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n)

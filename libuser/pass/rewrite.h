@@ -32,7 +32,7 @@ enum rlx_status rlx_rewrite_begin(struct rlx_rewrite *rw, const struct rlx_graph
 /* Does anything need node @n? What is emitted next is of its scope. */
 static inline bool rlx_rewrite_live(struct rlx_rewrite *rw, uint32_t n)
 {
-	rw->g->scope = rw->old->node[n].scope;
+	rw->g->scope = rw->old->node[n].scope & ~RLX_SCOPE_SHARED;
 	return rw->live[n];
 }
 /* The new value of an old one; none for 0. */

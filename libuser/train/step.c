@@ -155,6 +155,7 @@ static void derive(struct step *s)
 	rlx_value seed = cast_to(s->g, s->scale, t.dtype);
 	struct rlx_ad a = {
 		.size = sizeof(a), .of = { &s->loss, 1 }, .wrt = { s->w, s->n },
+		.memory = s->o.memory,
 	};
 
 	if (t.rank)

@@ -4,13 +4,15 @@
  * and of a convolutional net with batch norm. RLX_ISA forces a level.
  *
  *	build/test/bench/train
- *	build/test/bench/train THREADS PRECISION decoder LAYERS DIM HEADS CONTEXT BATCH
+ *	build/test/bench/train THREADS PRECISION decoder LAYERS DIM HEADS CONTEXT BATCH [MIB]
  *	build/test/bench/train THREADS PRECISION cnn CHANNELS SIDE BATCH
  *
+ * MIB: what the backward pass may have of the forward one (rlx_train_opts.memory).
  * PRECISION is f32, bf16 or mixed. Without arguments it prints the fastest step of some; with
  * them it does what lines of its input say, for train.py, which has the same steps by PyTorch:
  *
  *	weights PATH	writes the variables' first values: lines "NAME COUNT", COUNT floats each
+ *	workspace	prints its bytes
  *	SECONDS		takes steps for so long, prints the fastest in ms, the least that one
  *			took of all CPUs in ms, and the last loss
  */
@@ -26,13 +28,15 @@ struct subject {
 	struct train_cnn	net;
 	unsigned int		threads;
 	enum rlx_precision	precision;
+	int64_t			mib;
 };
 
 static void open_subject(struct subject *s)
 {
 	struct rlx_optimizer adamw = { .size = sizeof(adamw), .kind = RLX_ADAMW, .beta2 = 0.95,
 				       .decay = 0.1 };
-	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1 };
+	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1,
+				    .memory = (uint64_t)s->mib << 20 };
 	struct rlx_compile_opts c = { .size = sizeof(c), .device = "cpu", .threads = s->threads,
 				      .precision = s->precision };
 	struct rlx_session_opts so = { .size = sizeof(so) };
@@ -103,6 +107,7 @@ static void write_weights(struct subject *s, const char *path)
 
 static int serve(struct subject *s)
 {
+	struct rlx_program_info info;
 	char line[600];
 	double seconds, ms, cpu;
 
@@ -112,6 +117,9 @@ static int serve(struct subject *s)
 		if (!strncmp(line, "weights ", 8)) {
 			write_weights(s, line + 8);
 			printf("written\n");
+		} else if (!strcmp(line, "workspace")) {
+			rlx_program_info(s->r.p, &info);
+			printf("%llu\n", (unsigned long long)info.work_bytes);
 		} else if (sscanf(line, "%lf", &seconds) == 1) {
 			ms = turn(s, seconds, &cpu);
 			printf("%.4f %.4f %.6f\n", ms, cpu, train_loss(&s->r));
@@ -163,7 +171,7 @@ static void print_table(void)
 static void parse(struct subject *s, int n, char **arg)
 {
 	int64_t *decoder[] = { &s->decoder.layers, &s->decoder.dim, &s->decoder.heads,
-			       &s->decoder.context, &s->decoder.batch };
+			       &s->decoder.context, &s->decoder.batch, &s->mib };
 	int64_t *net[] = { &s->net.channels, &s->net.side, &s->net.batch };
 	int i, want;
 
@@ -175,7 +183,7 @@ static void parse(struct subject *s, int n, char **arg)
 	s->precision = precisions[i].precision;
 	s->cnn = !strcmp(arg[2], "cnn");
 	CHECKF(s->cnn || !strcmp(arg[2], "decoder"), "'%s', want decoder or cnn", arg[2]);
-	want = s->cnn ? 3 : 5;
+	want = s->cnn ? 3 : n == 9 ? 6 : 5;
 	CHECKF(n == 3 + want, "%s has %d sizes", arg[2], want);
 	for (i = 0; i < want; i++)
 		*(s->cnn ? net : decoder)[i] = atoll(arg[3 + i]);

@@ -33,6 +33,7 @@ struct train_config {
 	double		 floor;
 	/* [train] */
 	uint64_t	 steps, batch, accumulate, threads, seed, ranks, zero, timeout;
+	uint64_t	 memory;
 	double		 clip, ema;
 	char		*device;
 	int		 precision, scaling;

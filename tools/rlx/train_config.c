@@ -12,7 +12,7 @@
 #include "tools/rlx/args.h"
 #include "tools/rlx/train.h"
 
-enum kind { K_UINT, K_NUM, K_WORD, K_STR };
+enum kind { K_UINT, K_NUM, K_WORD, K_STR, K_BYTES };
 
 /* @words: of K_WORD, with | between them, in the order of the enum. */
 static const struct key {
@@ -66,6 +66,9 @@ static const struct key {
 	KEY("train", "ranks", ranks, K_UINT, 1, NULL, "processes, each with batches of its own")
 	KEY("train", "zero", zero, K_UINT, 0, NULL, "1: each rank has a part of the optimizer's "
 	    "states")
+	KEY("train", "memory", memory, K_BYTES, 0, NULL, "bytes, or with K, M or G behind, "
+	    "that the backward pass may have of the forward one; the rest is computed twice; 0: "
+	    "no limit")
 	KEY("train", "timeout", timeout, K_UINT, 600, NULL, "seconds until a rank is given up")
 	KEY("train", "device", device, K_STR, 0, NULL, "(cpu)")
 	KEY("train", "precision", precision, K_WORD, 0,
@@ -88,6 +91,25 @@ static void *field(struct train_config *c, const struct key *k)
 	return (char *)c + k->at;
 }
 
+/* A number of bytes, or of 1024, 1024^2 or 1024^3 of them. */
+static bool parse_bytes(const char *s, uint64_t *out)
+{
+	static const char units[] = "KMG";
+	const char *unit = *s ? strchr(units, s[strlen(s) - 1]) : NULL;
+	char digits[24];
+
+	if (!unit || !*unit)
+		return parse_u64(s, UINT64_MAX >> 1, out);
+	if (strlen(s) >= sizeof(digits))
+		return false;
+	memcpy(digits, s, strlen(s) - 1);
+	digits[strlen(s) - 1] = 0;
+	if (!parse_u64(digits, 1u << 30, out))
+		return false;
+	*out <<= 10 * (unit - units + 1);
+	return true;
+}
+
 static bool take(struct train_config *c, const struct key *k, const char *v, struct rlx_error *err)
 {
 	void *to = field(c, k);
@@ -96,6 +118,10 @@ static bool take(struct train_config *c, const struct key *k, const char *v, str
 	switch (k->kind) {
 	case K_UINT:
 		if (parse_u64(v, 1u << 30, to))
+			return true;
+		break;
+	case K_BYTES:
+		if (parse_bytes(v, to))
 			return true;
 		break;
 	case K_NUM:
@@ -123,7 +149,8 @@ static bool take(struct train_config *c, const struct key *k, const char *v, str
 		return false;
 	}
 	rlx_fail(err, RLX_EINVAL, "%s is '%s'; a %s from 0 on is needed", k->name, v,
-		 k->kind == K_UINT ? "whole number" : "number");
+		 k->kind == K_UINT ? "whole number" : k->kind == K_BYTES ?
+		 "number of bytes, as 512M," : "number");
 	return false;
 }
 
@@ -264,7 +291,7 @@ bool train_config_read(struct train_config *c, const char *path, struct rlx_erro
 
 	*c = (struct train_config){ 0 };
 	for (k = keys; k < keys + N_KEYS; k++)
-		if (k->kind == K_UINT)
+		if (k->kind == K_UINT || k->kind == K_BYTES)
 			*(uint64_t *)field(c, k) = (uint64_t)k->def;
 		else if (k->kind == K_NUM)
 			*(double *)field(c, k) = k->def;
@@ -300,6 +327,8 @@ uint64_t train_config_hash(const struct train_config *c)
 	for (k = keys; k < keys + N_KEYS; k++) {
 		p = (const char *)c + k->at;
 		s = k->kind == K_STR ? *(char *const *)p : NULL;
+		if (k->kind == K_BYTES)		/* steps are the same */
+			continue;
 		if (k->kind != K_STR && k->at != offsetof(struct train_config, threads))
 			h = rlx_hash_bytes(p, bytes[k->kind], h);
 		else if (s && k->at != offsetof(struct train_config, device))

@@ -136,7 +136,7 @@ static bool build_step(struct train_job *j)
 	struct rlx_train_opts o = {
 		.size = sizeof(o), .clip_norm = j->c.clip, .ema = j->c.ema,
 		.accumulate = (unsigned int)j->c.accumulate, .scaling = j->c.scaling,
-		.ranks = j->ranks, .zero = j->c.zero,
+		.ranks = j->ranks, .zero = j->c.zero, .memory = j->c.memory,
 	};
 	struct rlx_graph *g = rlx_graph_new("train");
 	struct train_out out;

@@ -18,6 +18,11 @@ extern "C" {
  * @wrt:     by what; any float or c64 values of the graph
  * @tangent: of rlx_jvp() and rlx_hvp(): the direction, one for each of @wrt, of its type;
  *           none: zero
+ * @memory:  of rlx_vjp(): bytes that the backward pass may have of what was computed before it, at
+ *           any time; 0: no limit. What is too much it computes once more, right before it needs
+ *           it: by bytes for the time that this takes. Counted are values of the graph as it is
+ *           written, without inputs, params, states and constants; precision and fusion come
+ *           later, so that the workspace falls by other bytes than these
  *
  * Complex numbers are pairs of real ones: the gradient of a real L by z = a + ib is
  * dL/da + i dL/db, in c64, so that z - eta gradient descends, as in PyTorch (jax.grad() gives its
@@ -28,6 +33,7 @@ struct rlx_ad {
 	size_t			size;
 	struct rlx_values	of, seed;
 	struct rlx_values	wrt, tangent;
+	uint64_t		memory;
 };
 
 /**
@@ -41,8 +47,15 @@ struct rlx_ad {
  * passes stop_gradient and nodes in RLX_SCOPE_NOGRAD. An op without a rule of its own is
  * differentiated through what it stands for, which is computed once more for that.
  *
+ * What the pass reads of values inside a RLX_SCOPE_REMAT, and of more with @a->memory, it computes
+ * once more, by the same ops in the same order; passes put these together as they would have been
+ * without, so that gradients with @a->memory have the bits of those without it (a device may choose
+ * another kernel for the same op elsewhere). Not computed again are collectives and ops that have
+ * other results when they are; random numbers are by their counters.
+ *
  * Context: one thread per graph; allocates. Errors stick to @g: RLX_EINVAL, RLX_ETYPE,
- * RLX_ESHAPE, RLX_ENOSUP as rlx_graph_vjp() returns them; all of @d is then none.
+ * RLX_ESHAPE, RLX_ENOSUP as rlx_graph_vjp() returns them; RLX_ERANGE (@a->memory is less than can
+ * be had, which the message tells). All of @d is then none.
  */
 RLX_EXPORT void rlx_vjp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d);
 

@@ -108,7 +108,9 @@ RLX_EXPORT void rlx_state_next(struct rlx_graph *g, rlx_value state, rlx_value v
  * rlx_scope_begin, rlx_scope_end - nodes emitted in between carry @scope, and so does what
  * passes make of them. Scopes nest; equal nodes are not merged across scopes.
  * @RLX_SCOPE_AS_WRITTEN: the precision policy of rlx_compile() leaves them
- * @RLX_SCOPE_REMAT:      computed apart from equal nodes outside, once for each such scope
+ * @RLX_SCOPE_REMAT:      computed apart from equal nodes outside, once for each such scope;
+ *                        rlx_vjp() keeps nothing inside that nothing outside reads, and computes
+ *                        once more what it needs of it (inside several: of the outermost)
  * @RLX_SCOPE_NOGRAD:     rlx_vjp() passes no gradient through them
  * Errors stick: RLX_EINVAL (an end without a beginning, over 32 deep, unknown bits).
  */

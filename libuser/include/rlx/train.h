@@ -351,6 +351,8 @@ struct rlx_optimizer {
  *              checkpoints are written by all ranks together (rlx_ckpt_opts.comm). A run that
  *              fails because a rank is gone may leave variables half replaced, for they are
  *              brought together last: the way on is a checkpoint
+ * @memory:     bytes that the backward pass may have of the forward one (struct rlx_ad); 0: no
+ *              limit
  */
 enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
@@ -361,6 +363,7 @@ struct rlx_train_opts {
 	int	 scaling;
 	unsigned int ranks;
 	bool	 zero;
+	uint64_t memory;
 };
 
 /**
