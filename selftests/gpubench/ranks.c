@@ -3,12 +3,12 @@
  * Training steps in bf16 on one GPU, and on several by NCCL with the same batch each: what a step
  * takes, of how much memory, and whether all have the same weights behind it.
  *
- *	build/test/gpubench/ranks [-m] [-z] [RANKS [LAYERS DIM HEADS CONTEXT BATCH VOCAB]]
- *	build/test/gpubench/ranks [-m] [-z] RANKS resnet50 [BATCH SIZE CLASSES]
+ *	build/test/gpubench/ranks [-m] [-z] [-b MIB] [RANKS [LAYERS DIM HEADS CONTEXT BATCH VOCAB]]
+ *	build/test/gpubench/ranks [-m] [-z] [-b MIB] RANKS resnet50 [BATCH SIZE CLASSES]
  *
  * Of a decoder whose head is its embedding, with AdamW, or of ResNet-50, with SGD. -m: values
  * between ops are bf16 as well (RLX_PRECISION_MIXED_BF16); -z: ranks have parts of the optimizer's
- * states (rlx_train_opts.zero).
+ * states (rlx_train_opts.zero); -b: what the backward pass may have of the forward one (memory).
  */
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -27,6 +27,7 @@ enum { WARM = 4, ROUNDS = 3, STEPS = 8 };
 static struct train_decoder decoder = { 12, 768, 12, 1024, 16, 50304, true };
 static struct train_resnet net = { 64, 224, 1000 };
 static bool resnet, mixed, zero;
+static uint64_t mib;
 
 /* Of all states as they are now, but for a rank's own parts. */
 static uint64_t states_hash(struct train_rig *r)
@@ -51,7 +52,7 @@ static void open_rank(struct train_rig *r, unsigned int rank, unsigned int ranks
 	struct rlx_optimizer sgd = { .size = sizeof(sgd), .kind = RLX_SGD, .momentum = 0.9,
 				     .decay = 1e-4 };
 	struct rlx_train_opts o = { .size = sizeof(o), .ranks = ranks, .clip_norm = resnet ? 0 : 1,
-				    .zero = zero && ranks > 1 };
+				    .zero = zero && ranks > 1, .memory = mib << 20 };
 	int32_t *y;
 	int64_t i;
 
@@ -211,7 +212,9 @@ int main(int argc, char **argv)
 	for (i = 1; i < argc; i++) {
 		mixed |= !strcmp(argv[i], "-m");
 		zero |= !strcmp(argv[i], "-z");
-		if (*argv[i] != '-')
+		if (!strcmp(argv[i], "-b") && i + 1 < argc)
+			mib = (uint64_t)atoll(argv[++i]);
+		else if (*argv[i] != '-')
 			argv[++k] = argv[i];
 	}
 	most = k ? (unsigned int)atoi(argv[1]) : 1;
