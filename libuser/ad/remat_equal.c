@@ -3,10 +3,9 @@
  * Equal nodes as one, before it is chosen what a backward pass keeps: who reads a value decides
  * what passes put together, so it is to be known which readers there will be.
  */
-#include <string.h>
-
 #include "ad/remat.h"
 #include "base/alloc.h"
+#include "base/map.h"
 
 bool *rlx_ad_live(const struct rlx_graph *g, const rlx_value *d, uint32_t n_d)
 {
@@ -24,14 +23,6 @@ bool *rlx_ad_live(const struct rlx_graph *g, const rlx_value *d, uint32_t n_d)
 			if (g->node[n].in[i])
 				live[g->val[g->node[n].in[i]].node] = true;
 	return live;
-}
-
-static bool is_equal(const struct rlx_node *a, const struct rlx_node *b)
-{
-	return a->def == b->def && a->n_in == b->n_in &&
-	       (a->scope == b->scope || a->def->traits & RLX_T_LEAF) &&
-	       !memcmp(a->in, b->in, a->n_in * sizeof(*a->in)) &&
-	       rlx_args_equal(a->def, a->args, b->args);
 }
 
 /* Its inputs are those that others are equal to. False: out of memory. */
@@ -52,6 +43,7 @@ static bool read_first(struct rlx_graph *g, struct rlx_node *n, const uint32_t *
 
 bool rlx_ad_merge_equal(struct rlx_graph *g, rlx_value *d, uint32_t n_d)
 {
+	const uint64_t secret = rlx_hash_secret();
 	uint32_t mask = 15, n, i, k, *slot, *first = rlx_calloc(g->n_val, sizeof(*first));
 	bool ok, *live = rlx_ad_live(g, d, n_d);
 
@@ -61,18 +53,15 @@ bool rlx_ad_merge_equal(struct rlx_graph *g, rlx_value *d, uint32_t n_d)
 	ok = slot && first && live;
 	for (n = 0; n < g->n_node && ok; n++) {
 		struct rlx_node *v = &g->node[n];
-		uint64_t h;
 
 		for (i = 0; i < v->n_out; i++)
 			first[v->out + i] = v->out + i;
 		ok = read_first(g, v, first);
-		if (!live[n] || v->def->traits & RLX_T_IMPURE || v->def->index == RLX_OP_input ||
-		    v->def->index == RLX_OP_param)
+		if (!live[n] || !rlx_node_merges(v))
 			continue;
-		h = rlx_hash_bytes(v->in, v->n_in * sizeof(*v->in),
-				   rlx_args_hash(v->def, v->args, 0));
-		for (k = (uint32_t)h & mask; slot[k]; k = (k + 1) & mask)
-			if (is_equal(v, &g->node[slot[k] - 1]))
+		k = (uint32_t)rlx_node_hash(v, NULL, secret) & mask;
+		for (; slot[k]; k = (k + 1) & mask)
+			if (rlx_node_equal(v, NULL, &g->node[slot[k] - 1]))
 				break;
 		for (i = 0; i < v->n_out && slot[k]; i++)
 			first[v->out + i] = g->node[slot[k] - 1].out + i;

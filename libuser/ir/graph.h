@@ -197,6 +197,20 @@ double rlx_graph_flops(const struct rlx_graph *g);
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
 /* 0: no memory for that of a graph inside */
 uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);
+
+/*
+ * Equal computations, which are merged: the same op, attributes and inputs. @map: what inputs are
+ * by now; NULL: as they are. @secret: rlx_hash_secret(), as what is hashed comes from files.
+ */
+uint64_t rlx_node_hash(const struct rlx_node *n, const uint32_t *map, uint64_t secret);
+/* @map is of @a's inputs. */
+bool rlx_node_equal(const struct rlx_node *a, const uint32_t *map, const struct rlx_node *b);
+/* May it be merged with others at all? */
+bool rlx_node_merges(const struct rlx_node *n);
+static inline bool rlx_scope_equal(const struct rlx_node *a, const struct rlx_node *b)
+{
+	return !((a->scope ^ b->scope) & ~RLX_SCOPE_SHARED);
+}
 /*
  * Attributes as bytes, which are the same where rlx_args_equal(): @n of them, written to @to
  * unless that is NULL. False: there is a blob, a graph or an op of a user's, which have none.

@@ -131,6 +131,52 @@ bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
 	return true;
 }
 
+/*
+ * As rlx_args_equal(): large blobs are equal only to themselves. What rlx_blob_hash() keeps of
+ * others has a seed that all know.
+ */
+static uint64_t constant_hash(const struct rlx_op_constant *c, uint64_t secret)
+{
+	const size_t bytes = rlx_blob_bytes(c->data);
+	uint64_t h = secret ^ c->type.dtype;
+
+	h = rlx_hash_bytes(c->type.dim, c->type.rank * sizeof(c->type.dim[0]), h);
+	return bytes > 4096 ? rlx_hash_bytes(&c->data, sizeof(c->data), h) :
+			      rlx_hash_bytes(rlx_blob_data(c->data), bytes, h);
+}
+
+uint64_t rlx_node_hash(const struct rlx_node *n, const uint32_t *map, uint64_t secret)
+{
+	uint64_t h;
+	uint32_t i;
+
+	if (n->def->index == RLX_OP_constant)
+		return constant_hash(n->args, secret);
+	h = rlx_args_hash(n->def, n->args, secret ^ n->n_in);
+	for (i = 0; i < n->n_in; i++)
+		h = rlx_hash_bytes(map ? &map[n->in[i]] : &n->in[i], sizeof(uint32_t), h);
+	return h;
+}
+
+bool rlx_node_equal(const struct rlx_node *a, const uint32_t *map, const struct rlx_node *b)
+{
+	uint32_t i;
+
+	if (a->def != b->def || a->n_in != b->n_in ||
+	    (!rlx_scope_equal(a, b) && !(a->def->traits & RLX_T_LEAF)))
+		return false;
+	for (i = 0; i < a->n_in; i++)
+		if ((map ? map[a->in[i]] : a->in[i]) != b->in[i])
+			return false;
+	return rlx_args_equal(a->def, a->args, b->args);
+}
+
+bool rlx_node_merges(const struct rlx_node *n)
+{
+	return !(n->def->traits & RLX_T_IMPURE) && n->def->index != RLX_OP_input &&
+	       n->def->index != RLX_OP_param;
+}
+
 bool rlx_args_bytes(const struct rlx_op_def *def, const void *args, unsigned char *to, size_t *n)
 {
 	const void *bytes;

@@ -24,53 +24,6 @@ struct table {
 	uint64_t	 secret;	/* what is hashed comes from files */
 };
 
-/*
- * As rlx_args_equal(): large blobs are equal only to themselves. What rlx_blob_hash() keeps of
- * others has a seed that all know.
- */
-static uint64_t constant_hash(const struct table *t, const struct rlx_op_constant *c)
-{
-	const size_t bytes = rlx_blob_bytes(c->data);
-	uint64_t h = t->secret ^ c->type.dtype;
-
-	h = rlx_hash_bytes(c->type.dim, c->type.rank * sizeof(c->type.dim[0]), h);
-	return bytes > 4096 ? rlx_hash_bytes(&c->data, sizeof(c->data), h) :
-			      rlx_hash_bytes(rlx_blob_data(c->data), bytes, h);
-}
-
-static uint64_t node_hash(const struct rlx_rewrite *rw, const struct table *t,
-			  const struct rlx_node *n)
-{
-	uint64_t h;
-	uint32_t i;
-
-	if (n->def->index == RLX_OP_constant)
-		return constant_hash(t, n->args);
-	h = rlx_args_hash(n->def, n->args, t->secret ^ n->n_in);
-	for (i = 0; i < n->n_in; i++)
-		h = rlx_hash_bytes(&rw->map[n->in[i]], sizeof(uint32_t), h);
-	return h;
-}
-
-static bool same_scope(const struct rlx_node *a, const struct rlx_node *b)
-{
-	return !((a->scope ^ b->scope) & ~RLX_SCOPE_SHARED);
-}
-
-static bool same(const struct rlx_rewrite *rw, const struct rlx_node *old,
-		 const struct rlx_node *new)
-{
-	uint32_t i;
-
-	if (old->def != new->def || old->n_in != new->n_in ||
-	    (!same_scope(old, new) && !(old->def->traits & RLX_T_LEAF)))
-		return false;
-	for (i = 0; i < old->n_in; i++)
-		if (rw->map[old->in[i]] != new->in[i])
-			return false;
-	return rlx_args_equal(old->def, old->args, new->args);
-}
-
 /* The attributes of node @n with the outputs that it may make more; in the new graph's memory. */
 static void *with_more(struct rlx_rewrite *rw, const struct rlx_node *n)
 {
@@ -125,7 +78,7 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, ui
 	for (k = more ? t->more[more_place(t, &node, more)] : 0; k; k = t->next[k - 1]) {
 		const struct rlx_node *o = &g->node[k - 1];
 
-		if (k - 1 < n || o->def != node.def || !same_scope(o, &node) ||
+		if (k - 1 < n || o->def != node.def || !rlx_scope_equal(o, &node) ||
 		    o->n_in != node.n_in ||
 		    memcmp(o->in, node.in, node.n_in * sizeof(*node.in)))
 			continue;
@@ -140,13 +93,13 @@ static struct rlx_node as_made(struct rlx_rewrite *rw, const struct table *t, ui
 static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
 {
 	const struct rlx_node made = as_made(rw, t, n), *node = &made;
-	uint64_t h = node_hash(rw, t, node);
+	uint64_t h = rlx_node_hash(node, rw->map, t->secret);
 	uint32_t i = (uint32_t)h & t->mask, k;
 
 	for (; t->slot[i]; i = (i + 1) & t->mask) {
 		const struct rlx_node *have = &rw->g->node[t->slot[i] - 1];
 
-		if (t->hash[i] != h || !same(rw, node, have))
+		if (t->hash[i] != h || !rlx_node_equal(node, rw->map, have))
 			continue;
 		for (k = 0; k < node->n_out; k++)
 			rlx_rewrite_set(rw, node->out + k, (rlx_value){ have->out + k });
@@ -194,12 +147,10 @@ enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n))
 			continue;
-		if (g->node[n].def->traits & RLX_T_IMPURE ||
-		    g->node[n].def->index == RLX_OP_input ||
-		    g->node[n].def->index == RLX_OP_param)
-			rlx_rewrite_copy(&rw, n);
-		else
+		if (rlx_node_merges(&g->node[n]))
 			merge_or_copy(&rw, &t, n);
+		else
+			rlx_rewrite_copy(&rw, n);
 	}
 	table_fini(&t);
 	return rlx_rewrite_end(&rw, out);
