@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/scaled.h"
 #include "tools/rlx/args.h"
 #include "tools/rlx/train.h"
 
@@ -91,25 +92,6 @@ static void *field(struct train_config *c, const struct key *k)
 	return (char *)c + k->at;
 }
 
-/* A number of bytes, or of 1024, 1024^2 or 1024^3 of them. */
-static bool parse_bytes(const char *s, uint64_t *out)
-{
-	static const char units[] = "KMG";
-	const char *unit = *s ? strchr(units, s[strlen(s) - 1]) : NULL;
-	char digits[24];
-
-	if (!unit || !*unit)
-		return parse_u64(s, UINT64_MAX >> 1, out);
-	if (strlen(s) >= sizeof(digits))
-		return false;
-	memcpy(digits, s, strlen(s) - 1);
-	digits[strlen(s) - 1] = 0;
-	if (!parse_u64(digits, 1u << 30, out))
-		return false;
-	*out <<= 10 * (unit - units + 1);
-	return true;
-}
-
 static bool take(struct train_config *c, const struct key *k, const char *v, struct rlx_error *err)
 {
 	void *to = field(c, k);
@@ -121,7 +103,7 @@ static bool take(struct train_config *c, const struct key *k, const char *v, str
 			return true;
 		break;
 	case K_BYTES:
-		if (parse_bytes(v, to))
+		if (rlx_scaled(v, rlx_size_units, to))
 			return true;
 		break;
 	case K_NUM:

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/scaled.h"
 #include "rlx/compile.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/encoder_sizes.h"
@@ -180,52 +181,17 @@ static void set_defaults(void *obj, const struct option *o, size_t n)
 	}
 }
 
-/* A number and what stands behind it; false if there is none or it is too large. */
-static bool number(const char *s, int64_t *out, const char **rest)
-{
-	int64_t v = 0;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	for (; *s >= '0' && *s <= '9'; s++)
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, *s - '0', &v))
-			return false;
-	*out = v;
-	*rest = s;
-	return true;
-}
-
-struct unit {
-	const char	*name;
-	int64_t		 factor;
-};
-
-static const struct unit sizes[] = {
-	{ "", 1 }, { "K", KIB }, { "M", MIB }, { "G", GIB }, { NULL, 0 },
-};
-
-static const struct unit times[] = {
+/* A time of 0 may have no unit. */
+static const struct rlx_unit times[] = {
 	{ "us", 1000 }, { "ms", MS }, { "s", SEC }, { "min", 60 * SEC }, { NULL, 0 },
 };
 
-static bool scaled(const char *s, const struct unit *u, int64_t *out)
+static bool scaled_time(const char *s, int64_t *out)
 {
 	const char *rest;
-	int64_t v;
 
-	if (!number(s, &v, &rest))
-		return false;
-	while (*rest == ' ')
-		rest++;
-	if (u == times && !*rest && !v) {
-		*out = 0;
-		return true;
-	}
-	for (; u->name; u++)
-		if (!strcmp(u->name, rest))
-			return !__builtin_mul_overflow(v, u->factor, out);
-	return false;
+	return rlx_scaled(s, times, out) || (rlx_whole_number(s, out, &rest) && !*out &&
+					     !rest[strspn(rest, " ")]);
 }
 
 static enum rlx_status set_number(struct reader *r, const struct option *o,
@@ -235,7 +201,7 @@ static enum rlx_status set_number(struct reader *r, const struct option *o,
 	const char *what = time ? "a time such as 250us, 5ms, 10s or 2min" :
 			   "a number, with K, M or G for a size";
 
-	if (!scaled(value, time ? times : sizes, out))
+	if (!(time ? scaled_time(value, out) : rlx_scaled(value, rlx_size_units, out)))
 		return bad(r, "%s = '%s' is not %s", o->name, value, what);
 	if (*out < o->low || *out > o->high)
 		return time ? bad(r, "%s = %s is outside %lld to %lld ms", o->name, value,
@@ -301,7 +267,7 @@ static enum rlx_status add_bucket(struct reader *r, const char *s, size_t n)
 	const char *rest;
 	int64_t v;
 
-	if (!number(s, &v, &rest) || rest != s + n || v < 1 || v > 1 << 20)
+	if (!rlx_whole_number(s, &v, &rest) || rest != s + n || v < 1 || v > 1 << 20)
 		return bad(r, "bucket '%.*s' is not a number of tokens", (int)n, s);
 	if (m->n_bucket == CONF_BUCKETS_MAX)
 		return bad(r, "more than %d buckets", CONF_BUCKETS_MAX);
