@@ -124,6 +124,13 @@ static enum rlx_status ref_submit(struct rlx_exec *exec, bool away, uint64_t *ou
 	return st;
 }
 
+/* What a precision allows is rounded: GEMMs, convolutions, attention (enum rlx_precision). */
+static void ref_target(const struct rlx_device *dev, struct rlx_target *t)
+{
+	(void)dev;
+	t->mma16 = true;
+}
+
 const struct rlx_backend rlx_backend_ref = {
 	.abi = RLX_BACKEND_ABI,
 	.name = "ref",
@@ -131,6 +138,7 @@ const struct rlx_backend rlx_backend_ref = {
 	.code_size = sizeof(struct rlx_code),
 	.exec_size = sizeof(struct ref_exec),
 	.probe = ref_probe, .open = ref_open, .close = ref_close,
+	.target = ref_target,
 	.compile = ref_compile, .release = ref_release,
 	.init = ref_init, .fini = ref_fini, .bind = ref_bind, .submit = ref_submit,
 };

@@ -4,10 +4,10 @@
 #include "selftests/lib/rlx_models.h"
 
 /* As near as the CPU's must be to the peer; see selftests/models/parity.c. */
-static const double f32_tolerance = 1e-4, bf16_cosine = 0.9999;
+static const double f32_tolerance = 1e-4;
 
-static void compare(const struct rlx_model *m, struct rlx_session *gpu,
-		    struct rlx_session *cpu, enum rlx_precision precision)
+static void compare(const struct rlx_model_case *c, struct rlx_session *gpu,
+		    struct rlx_session *cpu)
 {
 	struct rlx_program *p = rlx_session_program(cpu);
 	unsigned int i, n = rlx_program_io_count(p, RLX_IO_OUTPUT);
@@ -20,13 +20,14 @@ static void compare(const struct rlx_model *m, struct rlx_session *gpu,
 			rlx_buf_ptr(rlx_session_buf(cpu, RLX_IO_OUTPUT, name)),
 			rlx_type_count(rlx_program_io_type(p, RLX_IO_OUTPUT, i)), 0);
 
-		printf("# %s %s: relative %.2g, cosine %.8f\n", m->file, name, d.relative,
+		printf("# %s %s: relative %.2g, cosine %.8f\n", c->m->file, name, d.relative,
 		       d.cosine);
-		if (precision == RLX_PRECISION_AS_WRITTEN)
+		if (c->opts->precision == RLX_PRECISION_AS_WRITTEN)
 			CHECKF(d.relative <= f32_tolerance, "relative error %g > %g",
 			       d.relative, f32_tolerance);
 		else
-			CHECKF(d.cosine > bf16_cosine, "cosine %.8f", d.cosine);
+			rlx_model_check_rounded(c, gpu, name,
+				rlx_buf_ptr(rlx_session_buf(cpu, RLX_IO_OUTPUT, name)));
 	}
 }
 
@@ -46,7 +47,7 @@ static void on_both(const struct rlx_model *m, enum rlx_precision precision)
 	CHECKF(!rlx_model_import(m, data, &seg, &err), "%s", err.text);
 	gpu = rlx_model_run(m, data, seg.g, &on_gpu);
 	cpu = rlx_model_run(m, data, seg.g, &on_cpu);
-	compare(m, gpu, cpu, precision);
+	compare(&(struct rlx_model_case){ m, data, seg.g, &on_gpu }, gpu, cpu);
 	rlx_session_free(gpu);
 	rlx_session_free(cpu);
 	rlx_segment_fini(&seg);

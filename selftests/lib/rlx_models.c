@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Files, inputs and graphs of the models that tests and benchmarks run. */
 #include <math.h>
+#include <string.h>
 
+#include "ir/graph.h"
 #include "selftests/lib/rlx_models.h"
 
 unsigned int rlx_model_inputs(const struct rlx_model *m)
@@ -167,4 +169,98 @@ struct rlx_distance rlx_model_distance(const float *a, const float *b, int64_t n
 			worst = e;
 	}
 	return (struct rlx_distance){ worst, ab / sqrt(aa * bb) };
+}
+
+/* The cosine between output @name of @s and @want. */
+static double cosine_of(struct rlx_session *s, const char *name, const float *want)
+{
+	struct rlx_program *p = rlx_session_program(s);
+	int i = rlx_program_io_find(p, RLX_IO_OUTPUT, name);
+	const struct rlx_type *t = rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)i);
+
+	return rlx_model_distance(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name)), want,
+				  rlx_type_count(t), 0).cosine;
+}
+
+static bool is_half(enum rlx_dtype dt)
+{
+	return dt == RLX_BF16 || dt == RLX_F16;
+}
+
+/* Reads node @n no value of 16 bits but as an operand of a product? */
+static bool rounds_operands_only(const struct rlx_graph *g, const struct rlx_node *n)
+{
+	unsigned int op = n->def->index, operands = 0, k;
+
+	if (op == RLX_OP_conv || op == RLX_OP_fused_conv)
+		operands = 2;
+	if (op == RLX_OP_attention)
+		operands = 3;
+	for (k = operands; k < n->n_in; k++)
+		if (n->in[k] && is_half(g->val[n->in[k]].type.dtype))
+			return false;
+	return true;
+}
+
+/* The text of a graph after the precision policy. */
+struct rounded {
+	char	*text;
+	size_t	 len;
+};
+
+static void keep_rounded(void *ctx, const char *pass, const struct rlx_graph *g)
+{
+	struct rounded *r = ctx;
+	uint32_t i;
+	FILE *f;
+
+	if (strcmp(pass, "precision") || r->text)
+		return;
+	for (i = 0; i < g->n_node; i++)
+		CHECKF(rounds_operands_only(g, &g->node[i]), "%s reads 16 bits",
+		       g->node[i].def->name);
+	f = open_memstream(&r->text, &r->len);
+	CHECK(f && !rlx_graph_print(g, f, false));
+	CHECK(!fclose(f));
+}
+
+/* The reference of the graph that @c's device rounds. */
+static struct rlx_session *run_rounded(const struct rlx_model_case *c)
+{
+	const struct rlx_compile_opts ref = { .size = sizeof(ref), .device = "ref" };
+	struct rlx_compile_opts opts = *c->opts;
+	struct rounded r = { 0 };
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = NULL;
+	struct rlx_program *p = NULL;
+	struct rlx_session *s;
+
+	opts.dump = keep_rounded;
+	opts.dump_ctx = &r;
+	CHECKF(!rlx_compile(c->g, &opts, &p, &err), "%s: %s", c->m->file, err.text);
+	rlx_program_put(p);
+	CHECK(r.text);
+	CHECKF(!rlx_graph_parse(r.text, r.len, &g, &err), "%s: %s", c->m->file, err.text);
+	s = rlx_model_run(c->m, c->data, g, &ref);
+	rlx_graph_put(g);
+	free(r.text);
+	return s;
+}
+
+void rlx_model_check_rounded(const struct rlx_model_case *c, struct rlx_session *s,
+			     const char *name, const float *want)
+{
+	static const double near = 0.9999;
+	double to_want = cosine_of(s, name, want), to_rounded;
+	struct rlx_session *ref;
+
+	if (to_want > near)
+		return;
+	ref = run_rounded(c);
+	to_rounded = cosine_of(s, name, rlx_buf_ptr(rlx_session_buf(ref, RLX_IO_OUTPUT, name)));
+	printf("# %s %s: cosine %.8f with its own rounding in double\n", c->m->file, name,
+	       to_rounded);
+	rlx_session_free(ref);
+	CHECKF(to_rounded > near, "cosine %.8f, %.8f with its own rounding in double", to_want,
+	       to_rounded);
 }

@@ -84,4 +84,21 @@ struct rlx_distance {
 struct rlx_distance rlx_model_distance(const float *a, const float *b, int64_t n,
 				       double slack);
 
+/* What a session of a model was made of. */
+struct rlx_model_case {
+	const struct rlx_model		*m;
+	void *const			*data;
+	struct rlx_graph		*g;
+	const struct rlx_compile_opts	*opts;
+};
+
+/*
+ * Fails the test unless output @name of @s, computed in 16-bit precision, has a cosine above
+ * 0.9999 with @want or, since rounding alone takes some models further, with what the
+ * reference evaluator gives in double for the graph as the precision policy left it for the
+ * device; nothing but operands of GEMMs, convolutions and attention may be rounded in that.
+ */
+void rlx_model_check_rounded(const struct rlx_model_case *c, struct rlx_session *s,
+			     const char *name, const float *want);
+
 #endif

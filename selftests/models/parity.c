@@ -32,9 +32,11 @@ static void must(enum rlx_status st, const struct rlx_error *err, const char *wh
 			      rlx_status_name(st), err->text);
 }
 
-static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
-			  struct rlx_session *s, bool exact, double slack)
+static void check_outputs(const struct rlx_model_case *c, struct rlx_peer *peer,
+			  struct rlx_session *s, double slack)
 {
+	bool exact = c->opts->precision == RLX_PRECISION_AS_WRITTEN;
+	const struct rlx_model *m = c->m;
 	const struct rlx_peer_value *decl;
 	size_t k, n = rlx_peer_outputs(peer, &decl);
 	struct rlx_error err = { 0 };
@@ -61,7 +63,7 @@ static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
 			CHECKF(d.relative <= f32_tolerance, "relative error %g > %g",
 			       d.relative, f32_tolerance);
 		else
-			CHECKF(d.cosine > 0.9999, "cosine %.8f", d.cosine);
+			rlx_model_check_rounded(c, s, decl[k].name, want.data);
 	}
 }
 
@@ -91,8 +93,8 @@ static void check_truth(const struct rlx_model *m, void *const *data,
 }
 
 /* Runs @m here and in the peer on the same random inputs. */
-static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opts *opts,
-			 double slack)
+static void parity_seed(const struct rlx_model *m, const struct rlx_compile_opts *opts,
+			double slack, uint64_t seed)
 {
 	bool exact = opts->precision == RLX_PRECISION_AS_WRITTEN;
 	void *data[RLX_MODEL_INPUTS] = { NULL };
@@ -101,18 +103,25 @@ static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opt
 	struct rlx_peer *peer = NULL;
 	struct rlx_session *s;
 
-	rlx_model_fill(m, rlx_test_seed(), data);
+	rlx_model_fill(m, seed, data);
 	must(rlx_model_peer(m, data, 2, &peer, &err), &err, m->file);
 	must(rlx_peer_run(peer, &err), &err, m->file);
 	must(rlx_model_import(m, data, &seg, &err), &err, m->file);
 	s = rlx_model_run(m, data, seg.g, opts);
-	check_outputs(m, peer, s, exact, slack);
+	check_outputs(&(struct rlx_model_case){ m, data, seg.g, opts }, peer, s,
+		      slack);
 	if (exact && slack)
 		check_truth(m, data, seg.g, s);
 	rlx_session_free(s);
 	rlx_segment_fini(&seg);
 	rlx_peer_close(peer);
 	rlx_model_drop(m, data);
+}
+
+static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opts *opts,
+			 double slack)
+{
+	parity_seed(m, opts, slack, rlx_test_seed());
 }
 
 static void parity(const struct rlx_model *m, const struct rlx_compile_opts *opts)
@@ -138,6 +147,8 @@ TEST(ppocr_det) { parity(&det, &f32_opts); }
 TEST(ppocr_det_bf16) { parity(&det, &bf16_opts); }
 TEST(ppocr_rec) { parity(&rec, &f32_opts); }
 TEST(ppocr_rec_bf16) { parity(&rec, &bf16_opts); }
+/* Noise on which rounding turns the result further than usual, with AMX's convolutions. */
+TEST(ppocr_rec_bf16_far) { parity_seed(&rec, &bf16_opts, 0, 1898796282676873170u); }
 TEST(ppocr_cls) { parity(&cls, &f32_opts); }
 TEST(magika) { parity(&magika, &f32_opts); }
 TEST(magika_bf16) { parity(&magika, &bf16_opts); }
