@@ -7,7 +7,8 @@
 
 /*
  * y[d][i] is coordinate d of the i-th element of x that is not zero (a NaN is not), in
- * row-major order. If they are not @count, *bad becomes 1 and y means nothing.
+ * row-major order. If they are not @count, *bad becomes 1 and y means nothing; so it is where x
+ * changes meanwhile, and nothing is written beside y.
  *
  * CPU kernel: nonzero, called twice. One unit is RLX_K_NONZERO_BLOCK elements; there are
  * rlx_k_nonzero_units(). With @y NULL unit u leaves its number in found[u]; the second call

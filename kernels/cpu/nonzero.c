@@ -83,8 +83,13 @@ void RLX_K(nonzero)(const void *args, size_t begin, size_t end, void *scratch)
 		__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	for (size_t u = begin; u < end; u++, before += n) {
+	for (size_t u = begin; u < end; u++, before += a->found[u - 1]) {
 		n = scan(a, u, scratch);
+		/* x may be memory that others write meanwhile: y has room for what was counted */
+		if (n != a->found[u]) {
+			__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
+			n = n < a->found[u] ? n : a->found[u];
+		}
 		write_found(a, (int64_t)u * BLOCK, scratch, n, before);
 	}
 }

@@ -76,10 +76,13 @@ static enum rlx_status nonzero_eval(struct rlx_eval *q)
 	for (; !w.done; op_walk_next(&w)) {
 		if (!is_set(x, w.i))
 			continue;
+		if (n++ >= a->count)	/* x may be memory that others write meanwhile */
+			break;
 		for (d = 0; d < x->type.rank; d++)
-			el_seti(&q->out[0], d * a->count + n, w.idx[d]);
-		n++;
+			el_seti(&q->out[0], d * a->count + n - 1, w.idx[d]);
 	}
+	if (n != a->count)
+		return op_fail(q, RLX_ERANGE, "x changed while it was read");
 	return RLX_OK;
 }
 

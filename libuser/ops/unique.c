@@ -174,6 +174,8 @@ static enum rlx_status unique_eval(struct rlx_eval *q)
 		}
 		group[order[i]] = g;
 	}
+	if (g + 1 != have)	/* x may be memory that others write meanwhile */
+		return op_fail(q, RLX_ERANGE, "x changed while it was read");
 	if (a->unsorted)
 		op_sort_by(first_before, first, met, have);
 	for (g = 0; g < have; g++) {
