@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The attention kernel: splits its units and feeds one of two loops. */
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/index_at.h"
 
 rlx_k_fn RLX_K(attention);
 
@@ -90,10 +91,8 @@ static int64_t keys_of(const struct rlx_k_attention *a, int64_t b)
 {
 	int64_t n = a->kv_len;
 
-	if (a->kv_lens && a->lens_type == RLX_I32)
-		n = ((const int32_t *)a->kv_lens)[b];
-	else if (a->kv_lens)
-		n = ((const int64_t *)a->kv_lens)[b];
+	if (a->kv_lens)
+		n = rlx_k_index(a->kv_lens, a->lens_type, (size_t)b);
 	n = n < a->kv_len ? n : a->kv_len;
 	return n < 0 ? 0 : n;
 }

@@ -5,12 +5,16 @@
 
 #include "kernels/type.h"
 
-/* Element @i of what is i64, i32 or u32. */
+#define RLX_K_ONCE(T, p, i)	((int64_t)__atomic_load_n((const T *)(p) + (i), __ATOMIC_RELAXED))
+
+/*
+ * Element @i of what is i64, i32 or u32, read once: where a client of a channel writes meanwhile
+ * it may be another one for who reads it again, and what is checked must be what is used.
+ */
 static inline int64_t rlx_k_index(const void *idx, int type, size_t i)
 {
-	return type == RLX_I64 ? ((const int64_t *)idx)[i] :
-	       type == RLX_I32 ? ((const int32_t *)idx)[i] :
-				 (int64_t)((const uint32_t *)idx)[i];
+	return type == RLX_I64 ? RLX_K_ONCE(int64_t, idx, i) :
+	       type == RLX_I32 ? RLX_K_ONCE(int32_t, idx, i) : RLX_K_ONCE(uint32_t, idx, i);
 }
 
 /* Such an index as 0 .. dim - 1, or -1 with *bad set, which may be NULL. */

@@ -59,6 +59,8 @@ static enum rlx_status reverse_sequence_eval(struct rlx_eval *q)
 	op_walk_begin(&w, x, s, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
 		len = el_geti(&q->in[1], w.idx[b]);
+		if (len < 0 || len > x->dim[t])	/* lengths may be memory that others write */
+			return op_fail(q, RLX_ERANGE, "lengths changed while they were read");
 		i = w.idx[t] < len ? len - 1 - w.idx[t] : w.idx[t];
 		el_copy(&q->out[0], w.i, &q->in[0], w.off[0] + (i - w.idx[t]) * s[t]);
 	}
