@@ -19,9 +19,7 @@ struct checker {
 	double		 rtol, atol;
 };
 
-/* A value out of a .pb file, as the importer's spec. Files are kept open. */
-static bool spec_of_tensor(const struct onnx_tensor *t, const char *name,
-			   struct rlx_spec *out)
+bool onnx_tensor_spec(const struct onnx_tensor *t, const char *name, struct rlx_spec *out)
 {
 	size_t d;
 
@@ -52,7 +50,7 @@ static bool spec_of_sequence(const struct onnx_seq_value *s, const char *name,
 	*out = (struct rlx_spec){ .kind = RLX_SPEC_LIST, .name = name, .item = item,
 				   .n_item = (uint32_t)s->ntensors };
 	for (i = 0; i < s->ntensors; i++)
-		if (!spec_of_tensor(&s->tensors[i], "", &item[i]))
+		if (!onnx_tensor_spec(&s->tensors[i], "", &item[i]))
 			return false;
 	return true;
 }
@@ -85,7 +83,7 @@ static bool load(const char *path, const struct onnx_value_info *v,
 		CHECKF(!onnx_open(path, ONNX_ROOT_OPTIONAL, &f, &err), "%s", err.text);
 		o = onnx_file_optional(f);
 		*out = (struct rlx_spec){ .kind = RLX_SPEC_ABSENT, .name = name };
-		return o->tensor ? spec_of_tensor(o->tensor, name, out) :
+		return o->tensor ? onnx_tensor_spec(o->tensor, name, out) :
 		       o->seq ? spec_of_sequence(o->seq, name, out) : true;
 	}
 	if (t && t->sequence) {
@@ -93,7 +91,7 @@ static bool load(const char *path, const struct onnx_value_info *v,
 		return spec_of_sequence(onnx_file_sequence(f), name, out);
 	}
 	CHECKF(!onnx_open(path, ONNX_ROOT_TENSOR, &f, &err), "%s", err.text);
-	if (!spec_of_tensor(onnx_file_tensor(f), name, out))
+	if (!onnx_tensor_spec(onnx_file_tensor(f), name, out))
 		return false;
 	fix_bf16(t, out);
 	return true;

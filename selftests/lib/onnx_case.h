@@ -5,6 +5,12 @@
 
 #include <stdbool.h>
 
+struct onnx_tensor;
+struct rlx_spec;
+
+/* What a .pb file holds as an input's spec, while that is open; false: of a dtype that we lack. */
+bool onnx_tensor_spec(const struct onnx_tensor *t, const char *name, struct rlx_spec *out);
+
 /*
  * Is @got as good as @want: within @atol + @rtol |want| of a finite one, the same
  * infinity or NaN where it is none?
