@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 
+from mutate import mutate
 from rlxd import (BUILD, ENGINES, SANITIZED, Server, main, minilm, reset, slowness, test,
                   wait_for)
 
@@ -71,54 +72,13 @@ GOOD = [
     chunked(b"/v1/embeddings", EMBED, 7), chunked(b"/v2/models/relu/infer", INFER, 100),
 ]
 
-# What breaks parsers, put in anywhere.
-TOKENS = [
-    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"\r\n\r\n", b"%00", b"%2e%2e/", b"\xff\xfe",
-    b"\xed\xa0\x80", b"\\ud800", b"\\u0000", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"null",
-    b"true", b"[" * 200, b'{"a":' * 80, b"1e999", b"-1", b"-0", b"0x10", b"1e-999", b"NaN",
-    b"9223372036854775807", b"9223372036854775808", b"18446744073709551616", b"4294967296",
-    b"0.1", b"1" * 400, b"Content-Length: 0\r\n", b"Content-Length: 99999999999999999999\r\n",
-    b"Transfer-Encoding: chunked\r\n", b"Host: y\r\n", b"Connection: close\r\n",
-    b"Expect: 100-continue\r\n", b"Inference-Header-Content-Length: 9999\r\n",
-    b"Inference-Header-Content-Length: 0\r\n", b"Upgrade: h2c\r\n", b"X: " + b"y" * 3000,
-    b"ffffffffffffffff\r\n", b"0\r\n\r\n", b"/../", b"HTTP/1.1", b"shared_memory_region",
-    b"shared_memory_offset", b"binary_data_size", b"BYTES", b"INT64", b"FP16", b'"shape":[-1]',
-    b'"shape":[4294967296,4294967296]', b"dimensions", b"classification", b"versions/2",
-]
-
-
-def mutate(rng, data):
-    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
-        i = rng.randrange(len(data) + 1)
-        k = min(len(data), i + rng.choice((1, 1, 2, 8, 40, 300)))
-        what = rng.randrange(7)
-        if what == 0 and i < len(data):
-            data = data[:i] + bytes([data[i] ^ 1 << rng.randrange(8)]) + data[i + 1:]
-        elif what == 1:
-            data = data[:i] + rng.choice(TOKENS) + data[i:]
-        elif what == 2:
-            data = data[:i] + data[k:]
-        elif what == 3:
-            data = data[:k] + data[i:]
-        elif what == 4:
-            data = data[:i] + rng.randbytes(rng.randrange(1, 60)) + data[i:]
-        elif what == 5:
-            data = data[:i] + rng.choice(TOKENS) + data[k:]
-        else:
-            other = rng.choice(GOOD)
-            data = data[:i] + other[rng.randrange(len(other)):]
-        if not data:
-            data = b"\0"
-    return data
-
-
 def requests(rng):
     """One or several behind each other; and is it one, as it should be?"""
     out, n, good = b"", rng.choice((1, 1, 1, 1, 2, 5)), 0
     for _ in range(n):
         data = rng.choice(GOOD)
         is_good = rng.randrange(10) == 0
-        out += data if is_good else mutate(rng, data)
+        out += data if is_good else mutate(rng, data, GOOD)
         good += is_good
     return out, n == good == 1
 

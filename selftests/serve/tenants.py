@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -15,7 +16,9 @@ import tempfile
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
+from mutate import mutate
 from rlxd import BUILD, ENGINES, Server, Skip, main, read_all, reset, test, wait_for
 import channels
 
@@ -342,6 +345,134 @@ def models_without_rights():
                 assert 'model="alices-model"' in ask(s.unix, "GET", "/metrics")[1]
                 out = as_user(MALLORY, ask, s.unix, "GET", "/metrics")[1]
                 assert "alice" not in out and "rlxd_requests_total" in out
+
+
+# What Mallory must never be told: of a region, of numbers, of a model.
+MARK = 1234.5625
+MARKS = (b"ALICE", b"alices-", struct.pack("<f", MARK), b"1234.5625")
+
+
+def raw_post(path, body, key, more=b""):
+    return (b"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+            b"Content-Length: %d\r\n%s\r\n" % (path, key.encode(), len(body), more)) + body
+
+
+def shm_infer(model, region, out=None):
+    x = {"name": "x", "datatype": "FP32", "shape": [1, 16],
+         "parameters": {"shared_memory_region": region, "shared_memory_byte_size": 64}}
+    y = {"name": "y", "parameters": {"shared_memory_region": region, "shared_memory_offset": 64,
+                                     "shared_memory_byte_size": 64}}
+    return json.dumps({"inputs": [x], "outputs": [y] if out else []}).encode()
+
+
+def mallorys(key, own):
+    """What she may ask, of models that are hers and others, and of regions of Alice's name."""
+    infer = b"/v2/models/%s/infer"
+    x = {"name": "x", "datatype": "FP32", "shape": [2, 8], "data": [0.5] * 16}
+    head = json.dumps({"inputs": [dict(x, data=None, parameters={"binary_data_size": 64})],
+                       "parameters": {"binary_data_output": True}}).replace('"data": null, ', "")
+    out = [raw_post(infer % m, json.dumps({"inputs": [x]}).encode(), key)
+           for m in (b"relu", b"turned", b"shaped")]
+    out += [raw_post(infer % b"relu", head.encode() + b"\1" * 64, key,
+                     b"Inference-Header-Content-Length: %d\r\n" % len(head))]
+    out += [raw_post(infer % b"relu", shm_infer("relu", r, o), key)
+            for r in ("in", "own") for o in (False, True)]
+    out += [raw_post(b"/v2/models/pick/infer", json.dumps({"inputs": [
+        {"name": "x", "datatype": "INT64", "shape": [3, 1], "data": [1, 2, 9]}]}).encode(), key)]
+    alices = own.replace("-%d-mallory" % MALLORY, "-0-alice")
+    for r, f in (("own", own), ("in", own), ("in", alices)):
+        out.append(raw_post(b"%s/region/%s/register" % (SHM.encode(), r.encode()), json.dumps(
+            {"key": "/" + f, "offset": 0, "byte_size": 4096}).encode(), key))
+    out += [raw_post(b"%s/%s" % (SHM.encode(), p), b"{}", key)
+            for p in (b"unregister", b"region/in/unregister", b"region/own/unregister")]
+    out += [b"GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
+            % (p.encode(), key.encode()) for p in (
+                SHM + "/status", SHM + "/region/in/status", "/metrics", "/v1/models",
+                "/v2/models/relu", "/v2/models/relu/config", "/v2/models/nothing/ready")]
+    return out
+
+
+def mallory_asks(unix, key, own, n, seed):
+    """@n requests that are not quite right; how many were answered, or the first wrong reply."""
+    rng = random.Random(seed)
+    good, replies = mallorys(key, own), 0
+    for _ in range(n):
+        data = rng.choice(good)
+        if rng.randrange(4):
+            head, _, body = data.partition(b"\r\n\r\n")
+            if body and rng.randrange(3):
+                body = mutate(rng, body, good)
+                head = re.sub(rb"(\nContent-Length:) \d+", rb"\1 %d" % len(body), head)
+                data = head + b"\r\n\r\n" + body
+            else:
+                data = mutate(rng, data, good)
+        with socket.socket(socket.AF_UNIX) as c:
+            c.settimeout(120)
+            c.connect(unix)
+            try:
+                c.sendall(data)
+                c.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+            out = read_all(c)
+        replies += out.startswith(b"HTTP/1.1 ")
+        told = [m for m in MARKS if m in out and m not in data]
+        assert not told, (seed, told, data[:1000], out[:1000])
+        assert b" 500 " not in out[:20], (seed, data[:1000], out[:1000])
+    return replies
+
+
+def alice_asks(s, shm, key, halt):
+    """Right requests, and what is hers, until @halt; each is answered, rightly. How many."""
+    n, x = 0, {"name": "x", "datatype": "FP32", "shape": [1, 16], "data": [MARK] * 16}
+    y = struct.pack("<16f", *[MARK] * 16)
+    while not halt:
+        st, out = ask(s.unix, "POST", "/v2/models/alices-model/infer", {"inputs": [x]}, key)
+        assert st == 200 and json.loads(out)["outputs"][0]["data"] == [MARK] * 16, (st, out)
+        with open(shm.path, "r+b") as f:
+            f.seek(64)
+            f.write(b"\0" * 64)
+        st, out = ask(s.unix, "POST", "/v2/models/alices-model/infer",
+                      json.loads(shm_infer("alices-model", "in", True)), key)
+        assert st == 200 and shm.read(128) == y * 2, (st, out)
+        st, out = ask(s.unix, "GET", SHM + "/status", key=key)
+        assert [g["name"] for g in json.loads(out)] == ["in"], (st, out)
+        n += 3
+    return n
+
+
+@test
+def one_who_sends_rubbish_beside_another():
+    """
+    By another user with another key; RLX_TEST_SEED draws the same, RLX_EXCHANGES says how many.
+    """
+    need_root()
+    n = int(os.environ.get("RLX_EXCHANGES", "4000")) // len(ENGINES)
+    seed = int(os.environ.get("RLX_TEST_SEED") or time.time_ns() % 1000000007)
+    for engine in ENGINES:
+        with tempfile.TemporaryDirectory() as d, \
+                Shm(0, struct.pack("<16f", *[MARK] * 16), name="alice") as shm, \
+                Shm(MALLORY, b"\1" * 4096, name="mallory") as own, ThreadPoolExecutor(8) as pool:
+            names = "turned", "pick", "shaped"
+            sections = RELU % "alices-model" + "".join(
+                (RELU % m).replace("relu.onnx", m + ".onnx") for m in names) + \
+                keys(d, "alice", "mallory", models={"alice": "alices-model",
+                                                    "mallory": "relu " + " ".join(names)})
+            with serve(d, sections, engine=engine) as s:
+                assert register(s.unix, "in", shm.name, secret("alice"), 4096)[0] == 200
+                halt = []
+                alice = pool.submit(alice_asks, s, shm, secret("alice"), halt)
+                mallory = [pool.submit(as_user, MALLORY, mallory_asks, s.unix, secret("mallory"),
+                                       own.name, n // 4, seed + k) for k in range(4)]
+                try:
+                    replies = sum(m.result() for m in mallory)
+                finally:
+                    halt.append(1)
+                print("# %s: %d of %d answered, beside %d of Alice's, seed %d"
+                      % (engine, replies, n, alice.result(), seed))
+                assert replies > n // 2 and alice.result() > 10
+                assert not [ln for ln in s.lines if "level=error" in ln and "reply lost" not in ln]
+                wait_for(lambda: s.metric("rlxd_memory_bytes") == 0)
 
 
 SLOW = "[model slow]\npath = %s\nbatch = yes\nmax_batch = 8\nmax_queue = 16384\n" % (
