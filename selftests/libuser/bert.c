@@ -491,6 +491,58 @@ TEST(as_a_model)
 	tb_fini(&b);
 }
 
+/* True: it ran; else what was wrong was told. */
+static bool runs_or_is_refused(void)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1 };
+	static const int64_t ids[2 * 5] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 39 }, len[2] = { 5, 3 };
+	struct rlx_named_tensor in[2] = { { "input_ids", rlx_type(RLX_I64, 2, 5), ids },
+					  { "lengths", rlx_type(RLX_I64, 2), len } };
+	struct rlx_error err = { 0 };
+	struct rlx_runner *r = NULL;
+	struct rlx_model *m = NULL;
+	enum rlx_status st = rlx_model_open(dir, &m, &err);
+
+	st = st ? st : rlx_runner_new(m, &o, &r, &err);
+	st = st ? st : rlx_runner_run(r, in, 2, &err);
+	CHECK(!st || err.text[0]);
+	rlx_runner_free(r);
+	rlx_model_put(m);
+	return !st;
+}
+
+/* Sizes that are others than those of the tensors, and tensors of other shapes and dtypes. */
+TEST(sizes_that_do_not_fit)
+{
+	static const int edge[] = { 0, 1, 2, 3, 4, 8, 16, 24, 31, 40, 1000, 1 << 20, -1,
+				    INT32_MAX };
+	uint64_t seed = rlx_test_seed(), k;
+	struct rlx_safetensor was, *t;
+	static struct tiny_bert b;
+	unsigned int ran = 0, i;
+
+	begin(&b, &seed);
+	for (i = 0; i < 400; i++) {
+		k = rlx_test_rand(&seed);
+		b.size = tb_toy;
+		if (k % 3)
+			(&b.size.hidden)[(k >> 8) % 7] = edge[(k >> 16) % 14];
+		t = &b.t[(k >> 24) % b.n];
+		was = *t;
+		if (k % 3 != 1 && k & 1 << 5)
+			t->type.dtype = k & 1 << 6 ? RLX_I32 : RLX_U32;
+		if (k % 3 != 1 && k & 1 << 7)
+			t->type = rlx_type(t->type.dtype, t->type.dim[t->type.rank - 1],
+					   t->type.rank > 1 ? t->type.dim[0] : 1);
+		tb_write(&b, dir);
+		ran += runs_or_is_refused();
+		*t = was;
+	}
+	printf("# %u of %u ran\n", ran, i);
+	CHECK(ran > 10);
+	tb_fini(&b);
+}
+
 /* Whichever of its files is cut, wherever: told, and nothing is left behind. */
 TEST(truncated_folders)
 {
