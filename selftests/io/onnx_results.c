@@ -135,6 +135,29 @@ TEST(reductions_over_no_axes_do_the_rest)
 	}
 }
 
+/* Whatever is far in front of everything is that, backwards and forwards. */
+TEST(slices_from_and_to_far_in_front)
+{
+	static const int64_t far[] = { INT64_MIN, INT64_MIN + 1, -(1ll << 62) - 1, -(1ll << 62),
+				       -(1ll << 62) + 7, -(1ll << 62) + (1 << 20), -9 };
+	static const float x[] = { 1, 2, 3, 4 }, back[] = { 3, 2, 1 };
+	static const int64_t dims[] = { 1, 4 }, axis = 1, last = -2, minus = -1, end = 9;
+	struct out g;
+	size_t i;
+
+	for (i = 0; i < 2 * sizeof(far) / sizeof(far[0]); i++) {
+		g.n = 0;
+		put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+		put_i64_tensor(&g, 5, "from", i & 1 ? &far[i / 2] : &last, 1);
+		put_i64_tensor(&g, 5, "to", i & 1 ? &end : &far[i / 2], 1);
+		put_i64_tensor(&g, 5, "axes", &axis, 1);
+		put_i64_tensor(&g, 5, "steps", i & 1 ? &axis : &minus, 1);
+		put_node(&g, "Slice x from to axes steps > y");
+		check_f32(result(&g, 17, f32_spec("x", 1, 4), x), i & 1 ? x : back, i & 1 ? 4 : 3);
+	}
+}
+
 /* The standard has them of integers, too: 5 = sqrt(9 + 16), 2 = [log 10], 4 = [4.05]. */
 TEST(roots_and_logarithms_of_integers_are_reduced)
 {

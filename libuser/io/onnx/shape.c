@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "io/onnx/handlers.h"
+#include "ir/dims.h"
 
 rlx_value onnx_reshape(struct onnx_op *q, rlx_value x, uint32_t rank,
 		       const int64_t *dim)
@@ -264,6 +265,21 @@ enum rlx_status onnx_split(struct onnx_op *q)
 	return RLX_OK;
 }
 
+/*
+ * Starts, ends or steps, of which some are so far in front of everything that a graph has another
+ * meaning for them: those just in front of these name the same element, or none. False: no memory.
+ */
+static bool keep_off_dims(struct onnx_op *q, struct rlx_ints *p)
+{
+	int64_t *v = rlx_bump_new(&q->b->mem, p->n + 1, sizeof(*v));
+	uint32_t i;
+
+	for (i = 0; v && i < p->n; i++)
+		v[i] = rlx_is_dim(p->v[i]) ? RLX_DIM_FIRST - 1 : p->v[i];
+	p->v = v;
+	return v;
+}
+
 enum rlx_status onnx_slice(struct onnx_op *q)
 {
 	struct rlx_ints starts, ends, axes, steps = { 0 };
@@ -278,6 +294,8 @@ enum rlx_status onnx_slice(struct onnx_op *q)
 		st = onnx_list(q, "", 4, 10, &steps);
 	if (st)
 		return st;
+	if (!keep_off_dims(q, &starts) || !keep_off_dims(q, &ends) || !keep_off_dims(q, &steps))
+		return onnx_nomem(q->b);
 	onnx_out(q, 0, E(q, slice, .x = onnx_in(q, 0), .axes = axes,
 			 .starts = starts, .ends = ends, .steps = steps));
 	return RLX_OK;
