@@ -66,6 +66,9 @@ enum rlx_k_fft_mode {
 	RLX_K_FFT_LINE,
 	RLX_K_FFT_COLUMNS,	/* or the columns alone, to z */
 	RLX_K_FFT_ROWS,		/* and the rows, from z */
+	/* of a chirp: rows there and back, in z, times the spectrum between; columns from z */
+	RLX_K_FFT_THROUGH,
+	RLX_K_FFT_BACK,
 	RLX_K_FFT_SPLIT,	/* between half a spectrum and the one of pairs */
 };
 
@@ -82,7 +85,7 @@ enum rlx_k_fft_mode {
 struct rlx_k_fft {
 	const void		*x;
 	void			*y;
-	void			*z;	/* COLUMNS, ROWS: [outer inner][blocks of n1][n2] */
+	void			*z;	/* where parts are: [outer inner][blocks of n1][n2] */
 	struct rlx_k_fft_view	in, out;
 	int64_t			outer, inner;	/* lines */
 	int64_t			n;
@@ -94,7 +97,9 @@ struct rlx_k_fft {
 	const void		*lane_w;
 	const void		*block_w;	/* [blocks of n2][n1]: of k1 and the first column */
 	int64_t			chirp_n;	/* 0: no Bluestein */
-	const void		*chirp, *spectrum;
+	const void		*chirp;		/* as of a core */
+	const void		*spectrum;	/* of the chirp's conjugate, over n, as z: vectors of
+						   re and im; times the scale, and @scale is 1 */
 	const void		*split_w;	/* re [half + 1], im: e^(-2 pi i k / (2 half)) */
 	int64_t			half;		/* SPLIT, or split: length of the pairs */
 	double			scale;
@@ -102,8 +107,6 @@ struct rlx_k_fft {
 	uint8_t			inverse;
 	uint8_t			split;		/* to: 1, from: 2 half a spectrum; 0: neither */
 	uint8_t			across_outer;	/* LANES: a vector is of lines of @outer */
-	/* COLUMNS, ROWS of a chirp: first the one by the spectrum, then the one back */
-	uint8_t			to_spectrum, from_spectrum;
 };
 
 enum { RLX_K_FFT_CHUNK = 128 };
@@ -169,7 +172,8 @@ static inline int64_t rlx_k_fft_pieces(const struct rlx_k_fft *a, int64_t lanes)
 {
 	if (a->mode == RLX_K_FFT_SPLIT)
 		return rlx_k_fft_blocks(a->half + 1, RLX_K_FFT_CHUNK);
-	return rlx_k_fft_blocks(rlx_k_fft_length(&a->core[a->mode == RLX_K_FFT_COLUMNS]), lanes);
+	return rlx_k_fft_blocks(rlx_k_fft_length(&a->core[a->mode == RLX_K_FFT_COLUMNS ||
+							  a->mode == RLX_K_FFT_BACK]), lanes);
 }
 
 /* Complex numbers of z, for a line. */
@@ -188,8 +192,9 @@ static inline size_t rlx_k_fft_scratch(const struct rlx_k_fft *a, int64_t lanes,
 		return 0;
 	n = (n > other ? n : other) + 2;	/* half a spectrum has one element more */
 	n *= lanes;
+	other = a->chirp_n ? a->chirp_n : a->n;
 	if (a->mode == RLX_K_FFT_LINE)
-		n += rlx_k_fft_z(a, lanes) + (a->n > a->half ? a->n : a->half + 1);
+		n += rlx_k_fft_z(a, lanes) + (other > a->half ? other : a->half + 1);
 	return (size_t)n * 2 * size;
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/simd/fft_pass.h"
 #include "kernels/simd/fft_move.h"
 #include "kernels/simd/fft_square.h"
+#include "kernels/simd/fft_chirp.h"
 #include "kernels/simd/fft_line.h"
 
 rlx_k_fn RLX_K(fft_f64);

@@ -6,22 +6,6 @@
 #ifndef RLX_SIMD_FFT_LINE_H
 #define RLX_SIMD_FFT_LINE_H
 
-/* x[e] *= w of each element of the tile; @n of w's are there, @w has re, then im */
-static void times_table(cv *x, const struct fft_tile *t, const FT *w, int64_t n)
-{
-	for (int64_t e = 0; e < t->ne; e++) {
-		int64_t i = t->first + e * t->along_e, left = n - i;
-
-		if (left <= 0)
-			x[e] = (cv){ { 0 }, { 0 } };
-		else if (!t->along_l)
-			x[e] = cv_mul(x[e], w[i] - (FV){ 0 }, w[n + i] - (FV){ 0 });
-		else
-			x[e] = cv_mul(x[e], F_LOADN(w + i, (size_t)left),
-				      F_LOADN(w + n + i, (size_t)left));
-	}
-}
-
 /* What is done to a result before it is stored. */
 struct fft_end {
 	const FT	*w;		/* NULL: nothing; else re [n], im */
@@ -232,8 +216,7 @@ static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t,
 }
 
 /* A vector of columns: their transforms, turned, to @z in blocks of rows. */
-static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, const FT *chirp,
-		    cv *z, cv *buf)
+static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv *z, cv *buf)
 {
 	const struct rlx_k_fft_core *core = &a->core[0];
 	const int64_t n1 = rlx_k_fft_length(core), n2 = rlx_k_fft_length(&a->core[1]);
@@ -247,30 +230,29 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, con
 	t.to_e = n2 * t.view->stride;
 	t.to_l = t.view->stride;
 	t.p += t.first * t.view->stride;
-	if (!chirp && !core->chirp_n && of_lines(core->factor[0]) && whole(&t)) {
+	if (!a->chirp_n && !core->chirp_n && of_lines(core->factor[0]) && whole(&t)) {
 		lines.from = t.p;
 		lines.from_e = t.to_e;
 		if (rlx_k_fft_square(a, FW)) {
 			squares(a, &lines, 1, t.first, z);
 			return;
 		}
+	} else if (a->chirp_n) {
+		load_chirped(a, &t, x);
 	} else {
 		load_tile(&t, x, swap);
 	}
 	fetch_next(&t);
-	if (chirp)
-		times_table(x, &t, chirp, a->chirp_n);
 	x = run_core(core, x, x + n1, &lines);
 	twiddle_columns(a, &t, x, z);
 }
 
 /* A vector of rows, of block @block: z is overwritten. */
-static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_end *end,
-		 int64_t block, cv *z, cv *buf)
+static void rows(const struct rlx_k_fft *a, struct fft_tile t, int64_t block, cv *z, cv *buf)
 {
 	const struct rlx_k_fft_core *core = &a->core[1];
 	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(core);
-	struct fft_lines lines = { .swap = end->swap };
+	struct fft_lines lines = { .swap = a->inverse };
 	cv *x;
 
 	t.first = block * FW;
@@ -281,7 +263,7 @@ static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_
 	t.to_e = n1 * t.view->stride;
 	t.to_l = t.view->stride;
 	t.p += t.first * t.view->stride;
-	if (!end->w && end->scale == 1 && !core->chirp_n && core->n_factor &&
+	if (!core->chirp_n && core->n_factor &&
 	    of_lines(core->factor[core->n_factor - 1]) && whole(&t)) {
 		lines.to = t.p;
 		lines.to_e = t.to_e;
@@ -289,7 +271,7 @@ static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_
 	x = run_core(core, z + block * n2, buf, &lines);
 	if (lines.to)
 		return;
-	end_tile(x, &t, end);
+	end_tile(x, &t, &(struct fft_end){ .scale = 1, .swap = a->inverse });
 	store_tile(&t, x);
 }
 
@@ -450,53 +432,27 @@ static void unfold(const struct rlx_k_fft *a, const FT *x, FT *y, int64_t n)
 	}
 }
 
-static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, bool swap,
-			const FT *chirp, cv *z, cv *buf)
+static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, bool swap, cv *z,
+			cv *buf)
 {
 	for (int64_t i = 0; i < rlx_k_fft_length(&a->core[1]); i += FW) {
 		struct fft_tile one = *t;
 
 		one.first = i;
-		columns(a, one, swap, chirp, z, buf);
+		columns(a, one, swap, z, buf);
 	}
 }
 
-/* The next line, if there is one that a cache has room for beside this one. */
-struct fft_next {
-	const char	*p;
-	int64_t		bytes;
-};
-
-static struct fft_next next_line(const struct rlx_k_fft *a, size_t unit)
-{
-	enum { MOST = 2 << 20 };
-	const int64_t bytes = a->in.n * a->in.stride * (int64_t)sizeof(FT), at = (int64_t)unit + 1;
-
-	if (bytes > MOST || at == a->outer * a->inner)
-		return (struct fft_next){ 0 };
-	return (struct fft_next){ (const char *)line_at(a->x, a, &a->in, at), bytes };
-}
-
 /* @next is fetched on the way, so much of it with each vector of rows. */
-static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t,
-		     const struct fft_end *end, struct fft_next next, cv *z, cv *buf)
+static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t, struct fft_next next,
+		     cv *z, cv *buf)
 {
 	const int64_t blocks = rlx_k_fft_blocks(rlx_k_fft_length(&a->core[0]), FW);
 
 	for (int64_t i = 0; i < blocks; i++) {
-		int64_t b = next.bytes * i / blocks, last = next.bytes * (i + 1) / blocks;
-
-		for (; b < last; b += 64)
-			__builtin_prefetch(next.p + b, 0, 2);
-		rows(a, *t, end, i, z, buf);
+		fetch_line(next, i, blocks);
+		rows(a, *t, i, z, buf);
 	}
-}
-
-/* The last product of a line, or of its rows. */
-static struct fft_end line_end(const struct rlx_k_fft *a)
-{
-	return (struct fft_end){ a->chirp_n ? table(a->chirp) : NULL,
-				 a->chirp_n, (FT)a->scale, a->chirp_n, a->inverse };
 }
 
 static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
@@ -505,26 +461,23 @@ static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 	const int64_t c0 = rlx_k_fft_vectors(&a->core[0]), c1 = rlx_k_fft_vectors(&a->core[1]);
 	cv *buf = z + rlx_k_fft_z(a, FW) / FW;
 	FT *tmp = (FT *)(buf + (c0 > c1 ? c0 : c1));
-	const struct rlx_k_fft_view all = dense(a->n), pairs = dense(n);
+	const struct rlx_k_fft_view pairs = dense(n);
 	struct fft_tile in = { .view = &a->in,
 			       .p = (FT *)line_at(a->x, a, &a->in, (int64_t)unit) };
 	struct fft_tile out = { .view = &a->out,
 				.p = (FT *)line_at(a->y, a, &a->out, (int64_t)unit) };
-	struct fft_tile mid = { .view = &all, .p = tmp }, ends = { .view = &pairs, .p = tmp };
-	const struct fft_end end = line_end(a);
+	struct fft_tile ends = { .view = &pairs, .p = tmp };
 
 	if (a->split == 2)
 		split(a, &(struct fft_split){ in.p, tmp, &a->in, &pairs }, 0, half);
 	if (a->in.kind == RLX_K_FFT_HALF)
 		unfold(a, in.p, tmp, n);
 	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, a->inverse,
-		    a->chirp_n ? table(a->chirp) : NULL, z, buf);
-	if (a->chirp_n) {
-		all_rows(a, &mid, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true },
-			 (struct fft_next){ 0 }, z, buf);
-		all_columns(a, &mid, false, NULL, z, buf);
-	}
-	all_rows(a, a->split == 1 ? &ends : &out, &end, next_line(a, unit), z, buf);
+		    z, buf);
+	if (a->chirp_n)
+		convolved(a, a->split == 1 ? ends : out, next_line(a, unit), z, buf);
+	else
+		all_rows(a, a->split == 1 ? &ends : &out, next_line(a, unit), z, buf);
 	if (a->split == 1)
 		split(a, &(struct fft_split){ tmp, out.p, &pairs, &a->out }, 0, half + 1);
 }
@@ -539,17 +492,15 @@ static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
 	struct fft_tile out = { .view = &a->out, .p = (FT *)line_at(a->y, a, &a->out, at) };
 	const int64_t k = part * RLX_K_FFT_CHUNK, left = a->half + (a->split == 1) - k;
 
-	in.first = part * FW;
+	in.first = out.first = part * FW;
 	if (a->mode == RLX_K_FFT_COLUMNS)
-		columns(a, in, a->inverse && !a->from_spectrum, a->to_spectrum ?
-			table(a->chirp) : NULL, z, buf);
-	else if (a->mode == RLX_K_FFT_ROWS && a->to_spectrum)
-		rows(a, out, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true }, part,
-		     z, buf);
+		columns(a, in, a->inverse, z, buf);
+	else if (a->mode == RLX_K_FFT_THROUGH)
+		convolve(a, part, z, buf);
+	else if (a->mode == RLX_K_FFT_BACK)
+		columns_back(a, out, z, buf);
 	else if (a->mode == RLX_K_FFT_ROWS)
-		rows(a, out, &(struct fft_end){ a->from_spectrum ? table(a->chirp) : NULL,
-						a->chirp_n, (FT)a->scale, a->from_spectrum,
-						a->inverse }, part, z, buf);
+		rows(a, out, part, z, buf);
 	else if (left > 0)
 		split(a, &(struct fft_split){ in.p, out.p, &a->in, &a->out }, k,
 		      k + (left < RLX_K_FFT_CHUNK ? left : RLX_K_FFT_CHUNK));

@@ -300,7 +300,7 @@ RLX_INLINE void to_lines(const struct fft_pass *g, int r) { }
 
 RLX_INLINE bool of_lines(int r)
 {
-	return rlx_k_fft_of_lines(r, RLX_VB);
+	return RLX_VB > 16 && rlx_k_fft_of_lines(r, RLX_VB);
 }
 
 RLX_INLINE void buffer_pass(const struct fft_pass *g, int r)

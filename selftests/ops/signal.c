@@ -126,41 +126,45 @@ TEST(random_lengths)
 	}
 }
 
-/* Of real lines, cut or padded, all elements: as of complex ones, and back. */
+/* Of real lines, @have numbers of @n, all elements: as of complex ones, and back. */
+static void check_real(enum rlx_dtype dt, int64_t lines, int64_t n, int64_t have)
+{
+	const double eps = dt == RLX_F64 ? 1.2e-15 : 6e-7;
+	const int64_t bins = n / 2 + 1;
+	const double tol = eps * (log2((double)n) + 2) * sqrt((double)n);
+	rlx_value x, y, z;
+	struct rig r;
+
+	rig_init(&r, "cpu");
+	x = rig_random(&r, rlx_type(dt, lines, have), -1, 1);
+	y = rlx_emit(r.g, rfft, .x = x, .n = RLX_INTS(n));
+	rig_output(&r, y);
+	z = rlx_emit(r.g, reshape, .x = x, .shape = RLX_INTS(lines, have, 1));
+	z = rlx_emit(r.g, pad, .x = z, .pads = RLX_INTS(0, 0, 0, 0, 0, 1));
+	rig_output(&r, rlx_emit(r.g, fft, .x = z, .n = RLX_INTS(n)));
+	rig_output(&r, rlx_emit(r.g, irfft, .x = y, .n = RLX_INTS(n)));
+	rig_run(&r);
+	for (int64_t i = 0; i < lines * bins * 2; i++)
+		rig_want(&r, 0, i, rig_get(&r, 1, i / (2 * bins) * 2 * n + i % (2 * bins)), tol);
+	for (int64_t i = 0; i < lines * n; i++)
+		rig_want(&r, 2, i, i % n < have ? rig_in(&r, 0, i / n * have + i % n) : 0,
+			 tol / sqrt((double)n));
+	rig_fini(&r);
+}
+
 TEST(real_lines)
 {
 	static const int64_t fixed[][2] = { { 149, 11 }, { 10007, 40 }, { 2003, 1000 } };
 	uint64_t seed = rlx_test_seed();
 
 	for (unsigned int c = 0; c < 40; c++) {
-		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
-		const double eps = dt == RLX_F64 ? 1.2e-15 : 6e-7;
 		const int64_t lines = c % 3 ? 1 : 1 + (int64_t)(rlx_test_rand(&seed) % 12);
 		const int64_t n = c < 3 ? fixed[c][0] : (int64_t)exp2(rlx_test_uniform(&seed, 1,
 										       15));
 		const int64_t have = c < 3 ? fixed[c][1] : c % 4 < 2 ? n :
 				     1 + (int64_t)(rlx_test_rand(&seed) % (uint64_t)(n + 9));
-		const int64_t bins = n / 2 + 1;
-		const double tol = eps * (log2((double)n) + 2) * sqrt((double)n);
-		rlx_value x, y, z;
-		struct rig r;
 
-		rig_init(&r, "cpu");
-		x = rig_random(&r, rlx_type(dt, lines, have), -1, 1);
-		y = rlx_emit(r.g, rfft, .x = x, .n = RLX_INTS(n));
-		rig_output(&r, y);
-		z = rlx_emit(r.g, reshape, .x = x, .shape = RLX_INTS(lines, have, 1));
-		z = rlx_emit(r.g, pad, .x = z, .pads = RLX_INTS(0, 0, 0, 0, 0, 1));
-		rig_output(&r, rlx_emit(r.g, fft, .x = z, .n = RLX_INTS(n)));
-		rig_output(&r, rlx_emit(r.g, irfft, .x = y, .n = RLX_INTS(n)));
-		rig_run(&r);
-		for (int64_t i = 0; i < lines * bins * 2; i++)
-			rig_want(&r, 0, i, rig_get(&r, 1, i / (2 * bins) * 2 * n + i % (2 * bins)),
-				 tol);
-		for (int64_t i = 0; i < lines * n; i++)
-			rig_want(&r, 2, i, i % n < have ? rig_in(&r, 0, i / n * have + i % n) : 0,
-				 tol / sqrt((double)n));
-		rig_fini(&r);
+		check_real(c % 2 ? RLX_F64 : RLX_F32, lines, n, have);
 	}
 }
 
@@ -235,6 +239,43 @@ TEST(lines_of_small_primes)
 	}
 }
 
+/* The first prime from @n on. */
+static int64_t prime_from(int64_t n)
+{
+	int64_t p = 2;
+
+	for (n = n < 2 ? 2 : n; p * p <= n; p++)
+		if (n % p == 0) {
+			n++;
+			p = 1;
+		}
+	return n;
+}
+
+/* Multiples of primes, by chirps and by what else there is: complex and real, cut or padded. */
+TEST(lines_of_primes)
+{
+	static const int64_t times[] = { 1, 1, 1, 2, 2, 3, 4, 6, 15, 16 };
+	uint64_t seed = rlx_test_seed();
+
+	for (unsigned int c = 0; c < 80; c++) {
+		const enum rlx_dtype dt = c % 2 ? RLX_F64 : RLX_F32;
+		const int64_t by = times[rlx_test_rand(&seed) % (sizeof(times) / sizeof(times[0]))];
+		const double most = c % 10 ? 13 : 17;
+		const int64_t about = (int64_t)exp2(rlx_test_uniform(&seed, 3, most));
+		const int64_t n = by * prime_from(about / by);
+		const int64_t lines = 1 + (int64_t)(rlx_test_rand(&seed) % (c % 4 < 2 && c % 10 ?
+									    30 : 3));
+		const int64_t have = c % 5 ? n : 1 + (int64_t)(rlx_test_rand(&seed) %
+							       (uint64_t)(n + 9));
+
+		if (c % 3)
+			check_lines(&seed, dt, lines, n, have);
+		else
+			check_real(dt, lines, n, have);
+	}
+}
+
 /* Along a middle axis, lines side by side or not: as along the last one, transposed. */
 TEST(middle_axis)
 {
@@ -245,7 +286,8 @@ TEST(middle_axis)
 		const double eps = dt == RLX_F64 ? 1.2e-15 : 6e-7;
 		const int64_t outer = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
 		const int64_t inner = 1 + (int64_t)(rlx_test_rand(&seed) % 40);
-		const int64_t n = (int64_t)exp2(rlx_test_uniform(&seed, 1, c % 5 ? 7 : 11.5));
+		const int64_t length = (int64_t)exp2(rlx_test_uniform(&seed, 1, c % 5 ? 7 : 11.5));
+		const int64_t n = c % 3 ? length : prime_from(length);
 		const double tol = eps * (log2((double)n) + 2) * sqrt((double)n);
 		rlx_value x, y;
 		struct rig r;
