@@ -44,6 +44,11 @@ LEVEL_OPT_v3_conv_act := -Os
 $(foreach l,v3 v4,$(foreach k,fft_f32 fft_f64 linalg linalg_eigh linalg_mat linalg_qr \
 		linalg_rotate linalg_svd,$(eval LEVEL_OPT_$(l)_$(k) += -ffp-contract=fast)))
 
+# Numbers of two vectors are copied by vectors; by -Os GCC copies bytes (rep movs), for which passes
+# wait: lines of some lengths took 1.6 times as long.
+$(foreach k,fft_f32 fft_f64,$(eval LEVEL_OPT_v3_$(k) += $(if $(findstring gcc,$(CC)),\
+	-mmove-max=256 -mstore-max=256)))
+
 # On x86 the portable level is the last resort: small there, not unrolled. What is written in
 # vectors stays as fast; loops that the compiler is to vectorize would take four times as long.
 ifeq ($(ARCH),x86_64)

@@ -107,6 +107,8 @@ struct rlx_k_fft {
 	uint8_t			inverse;
 	uint8_t			split;		/* to: 1, from: 2 half a spectrum; 0: neither */
 	uint8_t			across_outer;	/* LANES: a vector is of lines of @outer */
+	/* LINE: the last vector of columns, or of rows, is whole: some are those before it */
+	uint8_t			overlap;
 };
 
 enum { RLX_K_FFT_CHUNK = 128 };
@@ -120,8 +122,9 @@ static inline int rlx_k_fft_bits(size_t vector_bytes)
 /* Whether odd radix @r has its numbers in registers. */
 static inline bool rlx_k_fft_odd_in_registers(int r, size_t vector_bytes)
 {
-	return rlx_k_fft_bits(vector_bytes) > 3 &&
-	       (r == 3 || r == 5 || r == 7 || r == 9 || r == 15);
+	const int bits = rlx_k_fft_bits(vector_bytes);
+
+	return bits > 2 && (r == 3 || r == 5 || r == 7 || (bits > 3 && (r == 9 || r == 15)));
 }
 
 /* Whether a pass of radix @r reads or writes lines by whole vectors. */
@@ -130,7 +133,7 @@ static inline bool rlx_k_fft_of_lines(int r, size_t vector_bytes)
 	const int bits = rlx_k_fft_bits(vector_bytes);
 
 	return bits > 2 && ((r % 4 == 0 && r <= 1 << bits) ||
-			    rlx_k_fft_odd_in_registers(r, vector_bytes));
+			    (bits > 3 && rlx_k_fft_odd_in_registers(r, vector_bytes)));
 }
 
 /* Whether lines of @v are @n complex numbers side by side. */
@@ -158,6 +161,15 @@ static inline bool rlx_k_fft_shares(const struct rlx_k_fft *a, int64_t lanes)
 static inline int64_t rlx_k_fft_blocks(int64_t n, int64_t lanes)
 {
 	return (n + lanes - 1) / lanes;
+}
+
+/* Which of @n columns or rows of a line is the first of vector @block. */
+static inline int64_t rlx_k_fft_first(const struct rlx_k_fft *a, int64_t n, int64_t block,
+				      int64_t lanes)
+{
+	const int64_t first = block * lanes, last = n - lanes;
+
+	return a->overlap && last >= 0 && first > last ? last : first;
 }
 
 /* Vectors of lines. */

@@ -40,9 +40,10 @@ static bool odd_in_registers(const struct fft *f, int64_t r)
 /* What a pass takes for an element, by radix; measured, in no unit. */
 static double pass_cost(const struct fft *f, int64_t r)
 {
-	static const double small[] = { [2] = 1.6, [3] = 2.2, [4] = 2, [5] = 3, [8] = 2.7,
-					[16] = 3.4 };
-	static const double registers[] = { [3] = 2, [5] = 2.7, [7] = 3.3, [9] = 2.8, [15] = 3.6 };
+	static const float small[] = { [2] = 1.6f, [3] = 2.2f, [4] = 2, [5] = 3, [8] = 2.7f,
+					[16] = 3.4f };
+	static const float registers[] = { [3] = 2, [5] = 2.7f, [7] = 3.3f, [9] = 2.8f,
+					   [15] = 3.6f };
 
 	if (odd_in_registers(f, r))
 		return registers[r];
@@ -197,24 +198,42 @@ static double lanes_ends_cost(const struct fft *f, int64_t n)
 	return (double)n * (move + (f->a.split ? 2.5 : 0));
 }
 
+/* Whether threads share the lines' transforms of length @n, if they are done a line at a time. */
+static bool shares(const struct fft *f, int64_t n)
+{
+	return n >= SHARED_LINE && f->a.in.kind != RLX_K_FFT_HALF &&
+	       f->a.outer * f->a.inner < ENOUGH_LINES;
+}
+
+/* Whether the last vector of columns, and of rows, is of some of those before it too. */
+static bool overlaps(const struct fft *f, int64_t n)
+{
+	return !portable(f) && !shares(f, n);
+}
+
 /* What lines take to be read, turned and written by @a, in pieces unless they are all squares. */
 static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double vectors)
 {
 	const struct rlx_k_fft_core *columns = &a->core[0], *rows = &a->core[1];
 	const int64_t n1 = rlx_k_fft_length(columns), n2 = rlx_k_fft_length(rows);
-	const bool square = rlx_k_fft_square(a, f->lanes), some = n1 % f->lanes || n2 % f->lanes;
-	/* passes read and write at the ends, but those of a chirp */
-	const bool from = of_lines(f, columns->factor[0]) && !a->chirp_n;
-	const bool to = of_lines(f, rows->factor[rows->n_factor - 1]) && !a->chirp_n;
+	const bool square = rlx_k_fft_square(a, f->lanes), overlap = overlaps(f, n1 * n2);
+	/* whether some vectors are not whole, or do not begin where lines of a cache do */
+	const bool some_columns = overlap ? n2 < f->lanes : n2 % f->lanes;
+	const bool some_rows = overlap ? n1 < f->lanes : n1 % f->lanes;
+	const int odd = (n2 % f->lanes != 0) + (n1 % f->lanes != 0);
+	/* passes read and write at the ends */
+	const bool from = of_lines(f, columns->factor[0]);
+	const bool to = of_lines(f, rows->factor[rows->n_factor - 1]);
 	double cost = vectors * ((square ? 1.5 : 4) + (from ? 0 : 3) + (to ? 0 : 3));
 
 	if (portable(f))
 		return vectors * 10;
-	if (!square || some || a->split || a->chirp_n)
+	cost += vectors * 1.2 * odd;
+	if (!square || some_columns || some_rows || a->split)
 		cost += 60;
-	if (n2 % f->lanes)
+	if (some_columns)
 		cost += (double)n1 * 5;
-	if (n1 % f->lanes)
+	if (some_rows)
 		cost += (double)n2 * 3 + 36 * (double)rlx_k_fft_blocks(n2, f->lanes);
 	return cost;
 }
@@ -313,9 +332,9 @@ static double choose(struct fft *f)
  */
 static double chirp_passes(const struct fft *f, const struct rlx_k_fft_core *c)
 {
-	static const double few[] = { [2] = 2.4, [3] = 3.4, [4] = 2.9, [5] = 5.2, [8] = 4.7 };
-	static const double many[] = { [2] = 1.9, [3] = 3.3, [4] = 2.8, [5] = 4.1, [8] = 3.9,
-				       [9] = 4.8, [15] = 6.6, [16] = 5.4 };
+	static const float few[] = { [2] = 2.4f, [3] = 3.4f, [4] = 2.9f, [5] = 5.2f, [8] = 4.7f };
+	static const float many[] = { [2] = 1.9f, [3] = 3.3f, [4] = 2.8f, [5] = 4.1f, [8] = 3.9f,
+				       [9] = 4.8f, [15] = 6.6f, [16] = 5.4f };
 	double cost = 0;
 
 	for (int k = 0; k < c->n_factor; k++)
@@ -511,8 +530,8 @@ static void matrix_tables(const struct fft *f, struct rlx_k_fft *a)
 	for (k = 0; k < n1; k++) {
 		put_lanes(f, a, k, scale, lane);
 		for (i = 0; i < blocks; i++)
-			put_root(f, block, 2 * (i * n1 + k), 2 * (i * n1 + k) + 1, k * i * lanes,
-				 a->n);
+			put_root(f, block, 2 * (i * n1 + k), 2 * (i * n1 + k) + 1,
+				 k * rlx_k_fft_first(a, n2, i, lanes), a->n);
 	}
 }
 
@@ -648,6 +667,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	struct rlx_k_fft *a = &f.a, plain;
 	double cost;
 	int64_t of;
+	bool shared;
 
 	f.lanes = bytes / (int64_t)f.size;
 	/* where a vector of them fits, those that lie side by side */
@@ -661,10 +681,11 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 	plain = *a;
 	if (of <= RLX_K_FFT_RADIX || choose_chirp(&f) >= cost)
 		*a = plain;
+	shared = a->mode == RLX_K_FFT_LINE && shares(&f, a->n);
+	a->overlap = overlaps(&f, a->n) && !a->chirp_n;
 	if (!((struct cpu_lower *)lo)->dry)
 		tables(&f, a);
-	if (a->mode == RLX_K_FFT_LINE && a->n >= SHARED_LINE && a->in.kind != RLX_K_FFT_HALF &&
-	    a->outer * a->inner < ENOUGH_LINES)
+	if (shared)
 		shared_line(&f, x, y);
 	else
 		call(&f, a, (uint64_t)(a->mode == RLX_K_FFT_LANES ?

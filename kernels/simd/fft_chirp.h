@@ -104,13 +104,7 @@ RLX_INLINE void turn_back(cv *x, const FT *lane, const FT *w, int64_t n)
 		re[l] = x[l].re;
 		im[l] = x[l].im;
 	}
-	if (IN_REGISTERS) {
-		F_TRANSPOSE(re);
-		F_TRANSPOSE(im);
-	} else {
-		transpose_square(re);
-		transpose_square(im);
-	}
+	transpose_two(re, im);
 	RLX_UNROLL
 	for (int64_t i = 0; i < FW; i++) {
 		cv c;

@@ -193,26 +193,31 @@ static void twiddle_some(const cv *x, int64_t n, const FT *lane, const FT *w, cv
 		z[l] = (cv){ re[l], im[l] };
 }
 
-/* Columns in @x by twiddle factors, to blocks of rows in @z. */
-static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t, const cv *x, cv *z)
+/* Columns in @x by twiddle factors, of which @w are of this block, to blocks of rows in @z. */
+static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t, const cv *x,
+			    const FT *w, cv *z)
 {
 	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
-	const FT *lane = table(a->lane_w), *w = table(a->block_w) + t->first / FW * n1 * 2;
-	int64_t k = 0;
+	const int64_t blocks = rlx_k_fft_blocks(n1, FW);
+	const FT *lane = table(a->lane_w);
 
-	for (z += t->first; k + FW <= n1 && IN_REGISTERS && t->nl == FW; k += FW, z += n2) {
+	z += t->first;
+	for (int64_t i = 0; i < blocks; i++, z += n2) {
+		const int64_t k = rlx_k_fft_first(a, n1, i, FW);
 		cv v[FW];
 
+		if (!IN_REGISTERS || t->nl < FW || k + FW > n1) {
+			twiddle_some(x + k, n1 - k, lane + k * 2 * FW, w + 2 * k, z, t->nl);
+			continue;
+		}
 		RLX_UNROLL
-		for (int i = 0; i < FW; i++)
-			v[i] = x[k + i];
+		for (int l = 0; l < FW; l++)
+			v[l] = x[k + l];
 		twiddle_square(v, lane + k * 2 * FW, w + 2 * k);
 		RLX_UNROLL
-		for (int i = 0; i < FW; i++)
-			z[i] = v[i];
+		for (int l = 0; l < FW; l++)
+			z[l] = v[l];
 	}
-	for (; k < n1; k += FW, z += n2)
-		twiddle_some(x + k, n1 - k, lane + k * 2 * FW, w + 2 * k, z, t->nl);
 }
 
 /* A vector of columns: their transforms, turned, to @z in blocks of rows. */
@@ -220,9 +225,11 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 {
 	const struct rlx_k_fft_core *core = &a->core[0];
 	const int64_t n1 = rlx_k_fft_length(core), n2 = rlx_k_fft_length(&a->core[1]);
+	const FT *w = table(a->block_w) + t.first / FW * n1 * 2;
 	struct fft_lines lines = { .swap = swap };
 	cv *x = buf;
 
+	t.first = rlx_k_fft_first(a, n2, t.first / FW, FW);
 	t.ne = n1;
 	t.nl = n2 - t.first < FW ? n2 - t.first : FW;
 	t.along_e = n2;
@@ -234,7 +241,7 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 		lines.from = t.p;
 		lines.from_e = t.to_e;
 		if (rlx_k_fft_square(a, FW)) {
-			squares(a, &lines, 1, t.first, z);
+			squares(a, &lines, 1, w, z + t.first);
 			return;
 		}
 	} else if (a->chirp_n) {
@@ -244,7 +251,7 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 	}
 	fetch_next(&t);
 	x = run_core(core, x, x + n1, &lines);
-	twiddle_columns(a, &t, x, z);
+	twiddle_columns(a, &t, x, w, z);
 }
 
 /* A vector of rows, of block @block: z is overwritten. */
@@ -255,7 +262,7 @@ static void rows(const struct rlx_k_fft *a, struct fft_tile t, int64_t block, cv
 	struct fft_lines lines = { .swap = a->inverse };
 	cv *x;
 
-	t.first = block * FW;
+	t.first = rlx_k_fft_first(a, n1, block, FW);
 	t.ne = n2;
 	t.nl = n1 - t.first < FW ? n1 - t.first : FW;
 	t.along_e = n1;

@@ -37,12 +37,30 @@ static void transpose_square(FV r[FW])
 	F_TRANSPOSE(r);
 }
 
+/* Of two squares at once, where there are registers for them; else by memory, where they are. */
+RLX_INLINE void transpose_two(FV a[FW], FV b[FW])
+{
+	if (RLX_VB == 64 || (IN_REGISTERS && FW == 4)) {
+		F_TRANSPOSE(a);
+		F_TRANSPOSE(b);
+	} else {
+		transpose_square(a);
+		transpose_square(b);
+	}
+}
+
 /* Numbers of an element that lie side by side in a line of its own, or 0. */
 RLX_INLINE int64_t side_by_side(const struct fft_tile *t)
 {
 	if (t->along_l)
 		return 0;
 	return t->to_e == 2 && t->view->part == 1 ? 2 : t->to_e == 1 && !t->view->part ? 1 : 0;
+}
+
+/* Masks are slow where there are no registers of them. */
+RLX_INLINE FV load_some(const FT *p, int64_t n)
+{
+	return n >= FW ? F_LOADU(p) : F_LOADN(p, (size_t)n);
 }
 
 static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
@@ -62,7 +80,7 @@ static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
 		} else {
 			for (int64_t l = 0; l < FW; l++)
 				r[l] = l < t->nl && left > 0 ?
-				       F_LOADN(t->p + l * t->to_l + e * each, (size_t)left) :
+				       load_some(t->p + l * t->to_l + e * each, left) :
 				       (FV){ 0 };
 			transpose_square(r);
 		}
@@ -106,7 +124,9 @@ static void load_tile(const struct fft_tile *t, cv *d, bool swap)
 			memset(d + e, 0, (size_t)(t->ne - e) * sizeof(*d));
 			return;
 		}
-		if (t->to_l == 1) {
+		if (IN_REGISTERS && n == FW && t->to_l == 2 && part == 1) {
+			c = cv_load(p, false);
+		} else if (t->to_l == 1) {
 			c.re = F_LOADN(p, (size_t)n);
 			c.im = part ? F_LOADN(p + part, (size_t)n) : (FV){ 0 };
 		} else if (t->to_l == 2 && part == 1) {
@@ -146,7 +166,11 @@ static void store_rows(const struct fft_tile *t, const cv *s, int64_t each)
 		}
 		transpose_square(r);
 		for (int64_t l = 0; l < t->nl; l++)
-			F_STOREN(t->p + l * t->to_l + e * each, r[l], (size_t)(n - e * each));
+			if (n - e * each >= FW)
+				F_STOREU(t->p + l * t->to_l + e * each, r[l]);
+			else
+				F_STOREN(t->p + l * t->to_l + e * each, r[l],
+					 (size_t)(n - e * each));
 	}
 }
 
@@ -165,7 +189,9 @@ static void store_tile(const struct fft_tile *t, const cv *s)
 
 		if (!n)			/* nor is any that follows */
 			return;
-		if (t->to_l == 2 && part == 1) {
+		if (IN_REGISTERS && n == FW && t->to_l == 2 && part == 1) {
+			cv_store(p, c, false);
+		} else if (t->to_l == 2 && part == 1) {
 			F_STOREN(p, __builtin_shufflevector(c.re, c.im, F_LO), 2 * n);
 			if (2 * n > FW)
 				F_STOREN(p + FW, __builtin_shufflevector(c.re, c.im, F_HI),

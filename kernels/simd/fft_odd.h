@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Radices 3, 5, 7, 9 and 15 in registers, where there are 32 of them. 9 is 3 by 3; 15 is 3 by 5
+ * Radices 3, 5 and 7 in registers, 9 and 15 where there are 32 of them. 9 is 3 by 3; 15 is 3 by 5
  * without twiddle factors between, as these have no common factor (Good and Thomas).
  */
 #ifndef RLX_SIMD_FFT_ODD_H
@@ -22,8 +22,11 @@ RLX_INLINE void three(cv *a, cv *b, cv *c)
 	*c = cv_sub(rest, turn);
 }
 
-/* Of a prime @r: element 0 and, of i and r - i, sums and differences; @c, @s: cos, sin of i / r. */
-RLX_INLINE void small_prime(cv *v, const int r, const FT *c, const FT *s)
+/*
+ * Of a prime @r: element 0 and, of i and r - i, sums and differences; @c, @s: cos, sin of i / r, so
+ * many numbers from one to the next.
+ */
+RLX_INLINE void small_prime(cv *v, const int r, const FT *c, const FT *s, const int step)
 {
 	cv sum[3], diff[3], all = v[0];
 
@@ -35,14 +38,14 @@ RLX_INLINE void small_prime(cv *v, const int r, const FT *c, const FT *s)
 	}
 	RLX_UNROLL
 	for (int k = 1; k <= r / 2; k++) {
-		cv a = v[0], b = cv_scale(diff[0], s[k]);
+		cv a = v[0], b = cv_scale(diff[0], s[step * k]);
 
 		RLX_UNROLL
 		for (int i = 0; i < r / 2; i++)
-			a = cv_add(a, cv_scale(sum[i], c[(i + 1) * k % r]));
+			a = cv_add(a, cv_scale(sum[i], c[step * ((i + 1) * k % r)]));
 		RLX_UNROLL
 		for (int i = 1; i < r / 2; i++)
-			b = cv_add(b, cv_scale(diff[i], s[(i + 1) * k % r]));
+			b = cv_add(b, cv_scale(diff[i], s[step * ((i + 1) * k % r)]));
 		v[k] = cv_add(a, b);
 		v[r - k] = cv_sub(a, b);
 	}
@@ -55,7 +58,7 @@ RLX_INLINE void five(cv *v)
 	const FT s1 = (FT)0.95105651629515357212, s2 = (FT)0.58778525229247312917;
 	const FT c[5] = { 1, c1, c2, c2, c1 }, s[5] = { 0, s1, s2, -s2, -s1 };
 
-	small_prime(v, 5, c, s);
+	small_prime(v, 5, c, s, 1);
 }
 
 RLX_INLINE void seven(cv *v)
@@ -65,7 +68,7 @@ RLX_INLINE void seven(cv *v)
 	const FT s2 = (FT)0.97492791218182360702, s3 = (FT)0.43388373911755812048;
 	const FT c[7] = { 1, c1, c2, c3, c3, c2, c1 }, s[7] = { 0, s1, s2, s3, -s3, -s2, -s1 };
 
-	small_prime(v, 7, c, s);
+	small_prime(v, 7, c, s, 1);
 }
 
 RLX_INLINE void nine(cv *v)

@@ -223,7 +223,10 @@ RLX_INLINE void radix_step(const struct fft_pass *g, int64_t p, int64_t q, int r
 	for (int i = 0; i < r; i++)
 		v[i] = how & FROM_LINES ? cv_load(from + i * from_i, g->lines->swap) :
 		       x[g->s * g->m * i];
-	butterfly(v, r);
+	if (RLX_VB == 32 && (r == 5 || r == 7))		/* no registers for constants */
+		small_prime(v, r, g->root, g->root + 1, 2);
+	else
+		butterfly(v, r);
 	RLX_UNROLL
 	for (int i = 0; i < r; i++) {
 		cv c = how & TWIDDLED && i ? cv_times(v[i], w + 2 * (i - 1)) : v[i];
@@ -250,23 +253,19 @@ enum { HAS_SIXTEEN = RLX_VB == 64 };
 /* Radices 3 to 15, where rlx_k_fft_odd_in_registers() has them; else false. */
 RLX_INLINE bool odd_in_registers(const struct fft_pass *g, int r, int how)
 {
-#if RLX_VB > 32
+	if (!rlx_k_fft_odd_in_registers(r, RLX_VB) || (RLX_VB == 32 && how != TWIDDLED))
+		return false;
 	if (r == 3)
 		radix_pass(g, 3, how);
 	else if (r == 5)
 		radix_pass(g, 5, how);
-	else if (r == 7)
+	else if (r == 7 || RLX_VB == 32)
 		radix_pass(g, 7, how);
 	else if (r == 9)
 		radix_pass(g, 9, how);
-	else if (r == 15)
-		radix_pass(g, 15, how);
 	else
-		return false;
+		radix_pass(g, 15, how);
 	return true;
-#else
-	return false;
-#endif
 }
 
 #if RLX_VB > 16
@@ -410,14 +409,7 @@ static __attribute__((noinline)) void one_odd_pass(const struct fft_pass *g, int
 {
 	if (odd_in_registers(g, r, TWIDDLED))
 		return;
-#if RLX_VB == 32
-	if (r == 3)
-		odd_pass(g, 3);
-	else if (r == 5)
-		odd_pass(g, 5);
-	else
-#endif
-		odd_pass(g, r);
+	odd_pass(g, r);
 }
 
 /*

@@ -31,23 +31,21 @@ RLX_INLINE void twiddle_square(cv x[FW], const FT *lane, const FT *w)
 		re[i] = c.re;
 		im[i] = c.im;
 	}
-	F_TRANSPOSE(re);
-	F_TRANSPOSE(im);
+	transpose_two(re, im);
 	RLX_UNROLL
 	for (int64_t l = 0; l < FW; l++)
 		x[l] = (cv){ re[l], im[l] };
 }
 
-/* @count vectors of columns from column @first on, whose element 0 is where @lines begin, to @z. */
+/* @count vectors of columns whose element 0 is where @lines begin, times @w among others, to @z. */
 static __attribute__((noinline)) void squares(const struct rlx_k_fft *a,
 					      const struct fft_lines *lines, int64_t count,
-					      int64_t first, cv *z)
+					      const FT *w, cv *z)
 {
-	const FT *lane_w = table(a->lane_w), *w = table(a->block_w) + first * 2;
-	const FT *from = lines->from;
+	const FT *lane_w = table(a->lane_w), *from = lines->from;
 	cv v[FW];
 
-	for (z += first; count--; from += 2 * FW, w += 2 * FW, z += FW) {
+	for (; count--; from += 2 * FW, w += 2 * FW, z += FW) {
 		RLX_UNROLL
 		for (int i = 0; i < FW; i++)
 			v[i] = cv_load(from + i * lines->from_e, lines->swap);
@@ -80,7 +78,7 @@ static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv
 	for (; begin < end; begin++) {
 		in.from = line_at(a->x, a, &a->in, (int64_t)begin);
 		out.to = (FT *)line_at(a->y, a, &a->out, (int64_t)begin);
-		squares(a, &in, n2 / FW, 0, z);
+		squares(a, &in, n2 / FW, table(a->block_w), z);
 		transform(&a->core[1], z, z + n2, &out);
 	}
 }
