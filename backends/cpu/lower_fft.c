@@ -377,7 +377,9 @@ static double choose_chirp(struct fft *f)
 	struct rlx_k_fft_core part[2];
 
 	while ((padded = next_padded(rlx_fft_chirp_least(&f->chirp), &p3, &p5)) > 0) {
-		c = split_chirp(f, padded, part) + ends_cost(f, f->chirp.n);
+		/* as in pieces_cost() */
+		c = split_chirp(f, padded, part) + (f->a.split ? 60 : 0) +
+		    ends_cost(f, f->chirp.n);
 		if (c >= cost)
 			continue;
 		cost = c;
