@@ -124,7 +124,8 @@ static inline bool rlx_k_fft_odd_in_registers(int r, size_t vector_bytes)
 {
 	const int bits = rlx_k_fft_bits(vector_bytes);
 
-	return bits > 2 && (r == 3 || r == 5 || r == 7 || (bits > 3 && (r == 9 || r == 15)));
+	return bits > 2 && (r == 3 || r == 5 || r == 7 ||
+			    (bits > 3 && (r == 9 || r == 11 || r == 13 || r == 15)));
 }
 
 /* Whether a pass of radix @r reads or writes lines by whole vectors. */

@@ -43,7 +43,7 @@ static double pass_cost(const struct fft *f, int64_t r)
 	static const float small[] = { [2] = 1.6f, [3] = 2.2f, [4] = 2, [5] = 3, [8] = 2.7f,
 					[16] = 3.4f };
 	static const float registers[] = { [3] = 2, [5] = 2.7f, [7] = 3.3f, [9] = 2.8f,
-					   [15] = 3.6f };
+					   [11] = 5, [13] = 6, [15] = 3.6f };
 
 	if (odd_in_registers(f, r))
 		return registers[r];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Radices 3, 5 and 7 in registers, 9 and 15 where there are 32 of them. 9 is 3 by 3; 15 is 3 by 5
+ * Radices 3, 5 and 7 in registers, 9 to 15 where there are 32 of them. 9 is 3 by 3; 15 is 3 by 5
  * without twiddle factors between, as these have no common factor (Good and Thomas).
  */
 #ifndef RLX_SIMD_FFT_ODD_H
@@ -28,7 +28,7 @@ RLX_INLINE void three(cv *a, cv *b, cv *c)
  */
 RLX_INLINE void small_prime(cv *v, const int r, const FT *c, const FT *s, const int step)
 {
-	cv sum[3], diff[3], all = v[0];
+	cv sum[6], diff[6], all = v[0];
 
 	RLX_UNROLL
 	for (int i = 0; i < r / 2; i++) {

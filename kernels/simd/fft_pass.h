@@ -223,7 +223,8 @@ RLX_INLINE void radix_step(const struct fft_pass *g, int64_t p, int64_t q, int r
 	for (int i = 0; i < r; i++)
 		v[i] = how & FROM_LINES ? cv_load(from + i * from_i, g->lines->swap) :
 		       x[g->s * g->m * i];
-	if (RLX_VB == 32 && (r == 5 || r == 7))		/* no registers for constants */
+	if (r == 11 || r == 13 || (RLX_VB == 32 && (r == 5 || r == 7)))
+		/* no registers for constants */
 		small_prime(v, r, g->root, g->root + 1, 2);
 	else
 		butterfly(v, r);
@@ -263,6 +264,10 @@ RLX_INLINE bool odd_in_registers(const struct fft_pass *g, int r, int how)
 		radix_pass(g, 7, how);
 	else if (r == 9)
 		radix_pass(g, 9, how);
+	else if (r == 11)
+		radix_pass(g, 11, how);
+	else if (r == 13)
+		radix_pass(g, 13, how);
 	else
 		radix_pass(g, 15, how);
 	return true;

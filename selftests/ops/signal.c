@@ -220,10 +220,10 @@ TEST(lines_of_powers_of_two)
 	}
 }
 
-/* Lengths of 2, 3, 5 and 7 alone: passes of 9 and 15, first, between and last. */
+/* Lengths of primes up to 13 alone: passes of 9 and 15, first, between and last. */
 TEST(lines_of_small_primes)
 {
-	static const int64_t prime[] = { 2, 3, 3, 3, 5, 5, 7 };
+	static const int64_t prime[] = { 2, 3, 3, 3, 5, 5, 7, 11, 13 };
 	uint64_t seed = rlx_test_seed();
 
 	for (unsigned int c = 0; c < 60; c++) {
