@@ -25,7 +25,8 @@ TEST_SMALL := $(filter-out $(addprefix selftests/,kernels/% bench/% gpubench/%),
 $(TEST_SMALL:%.c=$(BUILD)/obj/%.o): CFLAGS += -Og
 
 # Tests of kernels in tiles have them in portable C as well.
-EMU_BIN := $(addprefix $(BUILD)/test/kernels/,conv_bf16 conv_i8 conv_wgrad gemm gemm_i8 gemm_amx)
+EMU_BIN := $(addprefix $(BUILD)/test/kernels/,attention conv_bf16 conv_i8 conv_wgrad gemm gemm_i8 \
+		gemm_amx)
 $(EMU_BIN): TEST_EMU := $(KERNEL_EMU)
 $(EMU_BIN): $(KERNEL_EMU)
 

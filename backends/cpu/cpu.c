@@ -84,6 +84,7 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->fuse = true;
 	t->widen = true;
 	t->bf16 = d->isa >= RLX_ISA_V4X;
+	t->attention16 = d->isa >= RLX_ISA_V4_AMX ? 32 : 0;
 	t->f16 = true;	/* by widening; weights keep two bytes */
 	t->channels = (int)rlx_conv_block(d->isa);
 	/*

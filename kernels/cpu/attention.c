@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The attention kernel: splits its units and feeds one of two loops. */
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/index_at.h"
 
 rlx_k_fn RLX_K(attention);
 
@@ -87,59 +86,14 @@ void RLX_K(att_tile)(const struct att_block *t, struct att_tile *k, int64_t at)
 	k->v = rows_of(&r, a->kv_type, t->vbuf, &k->ldv);
 }
 
-static int64_t keys_of(const struct rlx_k_attention *a, int64_t b)
-{
-	int64_t n = a->kv_len;
-
-	if (a->kv_lens)
-		n = rlx_k_index(a->kv_lens, a->lens_type, (size_t)b);
-	n = n < a->kv_len ? n : a->kv_len;
-	return n < 0 ? 0 : n;
-}
-
-static void layout(struct att_block *t, const struct rlx_k_attention *a,
-		   float *s)
-{
-	t->a = a;
-	t->d = ((size_t)a->head_dim + 15) / 16 * 16;
-	t->v = ((size_t)a->v_dim + 15) / 16 * 16;
-	t->wide = t->d > t->v ? t->d : t->v;
-	t->rows = s;
-	t->qt = t->rows + RLX_K_ATT_ROWS * t->wide;
-	t->ot = t->qt + RLX_K_ATT_ROWS * t->d;
-	t->s = t->ot + RLX_K_ATT_ROWS * t->v;
-	t->mask = t->s + KEYS * RLX_K_ATT_ROWS;
-	t->kbuf = t->mask + KEYS * RLX_K_ATT_ROWS;
-	t->vbuf = t->kbuf + KEYS * t->d;
-}
-
 void RLX_K(attention)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_attention *a = args;
-	const int64_t rows = a->heads / a->kv_heads * a->q_len;
-	const int64_t blocks = rlx_k_attention_blocks(a);
 	struct att_block t;
 
-	layout(&t, a, scratch);
+	att_scratch(&t, a, scratch);
 	for (size_t u = begin; u < end; u++) {
-		int64_t bh = (int64_t)u / blocks, lo, hi;
-
-		t.row = (int64_t)u % blocks * RLX_K_ATT_ROWS;
-		t.n_rows = rows - t.row < RLX_K_ATT_ROWS ? rows - t.row :
-							   RLX_K_ATT_ROWS;
-		t.b = bh / a->kv_heads;
-		t.kvh = bh % a->kv_heads;
-		t.len = keys_of(a, t.b);
-		t.lo = t.len;
-		t.hi = 0;
-		for (int64_t r = 0; r < t.n_rows; r++) {
-			att_range(&t, att_row_at(&t, r).query, &lo, &hi);
-			t.lo = lo < t.lo ? lo : t.lo;
-			t.hi = hi > t.hi ? hi : t.hi;
-		}
-		t.hi = t.hi < t.len ? t.hi : t.len;
-		if (a->strict)	/* tiles begin where they do for other queries */
-			t.lo -= t.lo % KEYS;
+		att_unit(&t, u);
 		if (t.n_rows <= 8 && !a->strict)
 			RLX_K(att_short_kv)(&t);
 		else

@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/index_at.h"
 #include "kernels/simd/math.h"
 #include "kernels/simd/transpose.h"
 
@@ -82,6 +83,57 @@ RLX_INLINE float att_bias(const struct att_block *t, int64_t off)
 RLX_INLINE bool att_is_out(const struct rlx_k_attention *a, float bias)
 {
 	return a->bias_type != RLX_F32 && bias == -INFINITY;
+}
+
+static inline int64_t att_keys(const struct rlx_k_attention *a, int64_t b)
+{
+	int64_t n = a->kv_len;
+
+	if (a->kv_lens)
+		n = rlx_k_index(a->kv_lens, a->lens_type, (size_t)b);
+	n = n < a->kv_len ? n : a->kv_len;
+	return n < 0 ? 0 : n;
+}
+
+/* Cut scratch of rlx_k_attention_scratch() bytes. */
+static inline void att_scratch(struct att_block *t, const struct rlx_k_attention *a, float *s)
+{
+	t->a = a;
+	t->d = ((size_t)a->head_dim + 15) / 16 * 16;
+	t->v = ((size_t)a->v_dim + 15) / 16 * 16;
+	t->wide = t->d > t->v ? t->d : t->v;
+	t->rows = s;
+	t->qt = t->rows + RLX_K_ATT_ROWS * t->wide;
+	t->ot = t->qt + RLX_K_ATT_ROWS * t->d;
+	t->s = t->ot + RLX_K_ATT_ROWS * t->v;
+	t->mask = t->s + KEYS * RLX_K_ATT_ROWS;
+	t->kbuf = t->mask + KEYS * RLX_K_ATT_ROWS;
+	t->vbuf = t->kbuf + KEYS * t->d;
+}
+
+/* The queries of unit @u, and the keys that any of them may see. */
+static inline void att_unit(struct att_block *t, size_t u)
+{
+	const struct rlx_k_attention *a = t->a;
+	const int64_t all = a->heads / a->kv_heads * a->q_len;
+	const int64_t blocks = rlx_k_attention_blocks(a);
+	int64_t bh = (int64_t)u / blocks, lo, hi;
+
+	t->row = (int64_t)u % blocks * RLX_K_ATT_ROWS;
+	t->n_rows = all - t->row < RLX_K_ATT_ROWS ? all - t->row : RLX_K_ATT_ROWS;
+	t->b = bh / a->kv_heads;
+	t->kvh = bh % a->kv_heads;
+	t->len = att_keys(a, t->b);
+	t->lo = t->len;
+	t->hi = 0;
+	for (int64_t r = 0; r < t->n_rows; r++) {
+		att_range(t, att_row_at(t, r).query, &lo, &hi);
+		t->lo = lo < t->lo ? lo : t->lo;
+		t->hi = hi > t->hi ? hi : t->hi;
+	}
+	t->hi = t->hi < t->len ? t->hi : t->len;
+	if (a->strict)	/* tiles begin where they do for other queries */
+		t->lo -= t->lo % KEYS;
 }
 
 /* Query r, scaled, as floats padded with zeros to t->d, into to. */

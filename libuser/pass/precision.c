@@ -20,6 +20,7 @@ struct policy {
 	struct rlx_rewrite	*rw;
 	enum rlx_dtype		 small;		/* none: TF32 */
 	bool			 all;		/* attention, too */
+	int64_t			 queries;	/* attention of so many or more, too; 0: none */
 	bool			 conv;		/* convolutions, too */
 	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
 	uint32_t		 n_cast;
@@ -113,6 +114,19 @@ static uint32_t widened(struct policy *p, uint32_t v, uint32_t old)
 	return rlx_emit(p->rw->g, cast, .x = { v }, .to = want).id;
 }
 
+/* Are products of attention @n faster if its operands lie in 16 bits? */
+static bool attention_gains(const struct policy *p, const struct rlx_node *n)
+{
+	const struct rlx_type *y = &p->rw->old->val[n->out].type;
+	const struct rlx_op_attention *a = n->args;
+	int64_t queries;
+
+	if (p->all || !p->queries)
+		return p->all;
+	queries = y->dim[y->rank == 4 && a->layout == RLX_BHSD ? 2 : 1];
+	return p->small == RLX_BF16 && queries >= p->queries;
+}
+
 /*
  * Likewise the products of attention, where the target multiplies in 16 bits what lies in
  * 16 bits: casts round what they read, which whatever makes it may take over.
@@ -124,7 +138,7 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 	rlx_value *in[] = { &a.q, &a.k, &a.v }, v;
 	uint32_t k;
 
-	if (n->def->index != RLX_OP_attention || !p->all || !p->small)
+	if (n->def->index != RLX_OP_attention || !p->small || !attention_gains(p, n))
 		return false;
 	a = *(const struct rlx_op_attention *)n->args;
 	for (k = 0; k < 3; k++) {
@@ -296,6 +310,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	struct rlx_rewrite rw;
 	struct rlx_legal legal;
 	struct policy p = { .rw = &rw, .small = RLX_BF16, .all = c->target.mma16,
+			    .queries = c->target.attention16,
 			    .legal = &legal };
 	bool mix = c->precision == RLX_PRECISION_MIXED_BF16 ||
 		   c->precision == RLX_PRECISION_MIXED_F16;

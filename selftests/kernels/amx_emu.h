@@ -11,6 +11,7 @@ rlx_k_fn rlx_k_conv_wgrad__v4_amx_emu, rlx_k_conv_wgrad_sum__v4_amx_emu;
 rlx_k_fn rlx_k_conv_i8__v4_amx_emu, rlx_k_conv_i8_pack__v4_amx_emu;
 rlx_k_fn rlx_k_conv_i8_group__v4_amx_emu;
 rlx_k_fn rlx_k_gemm_i8__v4_amx_emu, rlx_k_gemm_i8_pack__v4_amx_emu;
+rlx_k_fn rlx_k_attention__v4_amx_emu;
 
 static bool amx_emulated;	/* level v4_amx is */
 
@@ -28,6 +29,7 @@ static inline const struct rlx_kernels *amx_kernels(enum rlx_isa isa)
 		.conv_i8_group = rlx_k_conv_i8_group__v4_amx_emu,
 		.gemm_i8 = rlx_k_gemm_i8__v4_amx_emu,
 		.gemm_i8_pack = rlx_k_gemm_i8_pack__v4_amx_emu,
+		.attention = rlx_k_attention__v4_amx_emu,
 	};
 
 	return amx_emulated && isa == RLX_ISA_V4_AMX ? &emulated : rlx_kernels_get(isa);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Attention against double, over random shapes, layouts, masks and levels. */
+/* Attention against double, over random shapes, layouts, masks and levels, and emulated tiles. */
 #include "kernels/attention.h"
+#include "selftests/kernels/amx_emu.h"
 #include "selftests/kernels/kcheck.h"
 
 static float get(const void *p, int type, int64_t i)
@@ -72,7 +73,8 @@ static double score(const struct rlx_k_attention *a, const int64_t *at,
 	return ((const uint8_t *)a->bias)[m] ? s : -INFINITY;
 }
 
-static void check(const struct rlx_k_attention *a)
+/* @part: what each weight may be off by for rounding it, of itself. */
+static void check(const struct rlx_k_attention *a, double part)
 {
 	double *s = malloc((size_t)a->kv_len * sizeof(*s));
 	double tol = a->out_type == RLX_F32 ? 1e-5 : 1.5e-2;
@@ -101,14 +103,15 @@ static void check(const struct rlx_k_attention *a)
 		else if (a->lse)
 			CHECK(a->lse[u] == -INFINITY);
 		for (int64_t i = 0; i < a->v_dim; i++) {
-			double w = 0;
+			double w = 0, off = 0, v;
 			double got = get(a->out, a->out_type, o0 + i);
 
-			for (int64_t j = 0; j < a->kv_len && sum > 0; j++)
-				w += s[j] / sum *
-				     (double)get(a->v, a->kv_type, v0 +
-						 j * a->v_stride[2] + i);
-			CHECKF(fabs(got - w) <= tol * (1 + fabs(w)),
+			for (int64_t j = 0; j < a->kv_len && sum > 0; j++) {
+				v = (double)get(a->v, a->kv_type, v0 + j * a->v_stride[2] + i);
+				w += s[j] / sum * v;
+				off += s[j] / sum * fabs(v) * part;
+			}
+			CHECKF(fabs(got - w) <= tol * (1 + fabs(w)) + off,
 			       "query %lld of %lld, dim %lld: %g, not %g",
 			       (long long)u, (long long)a->q_len,
 			       (long long)i, got, w);
@@ -162,11 +165,12 @@ static struct kc_buf bias(struct rlx_k_attention *a, uint64_t *seed)
 	return b;
 }
 
-static void one(const struct rlx_kernels *kt, uint64_t *seed)
+/* Of operands and results of these dtypes. */
+static void one(enum rlx_isa isa, int type, int out, uint64_t *seed)
 {
-	int type = kc_pick(seed, 0, 2) ? RLX_F32 : RLX_BF16;
+	const bool tiles = isa == RLX_ISA_V4_AMX && type == RLX_BF16;
 	struct rlx_k_attention a = { .q_type = (uint8_t)type,
-		.kv_type = (uint8_t)type, .out_type = (uint8_t)type,
+		.kv_type = (uint8_t)type, .out_type = (uint8_t)out,
 		.lens_type = RLX_I32 };
 	struct kc_buf q, k, v, o, m = { NULL };
 	int32_t lens[2];
@@ -182,7 +186,7 @@ static void one(const struct rlx_kernels *kt, uint64_t *seed)
 	q = tensor(w * a.head_dim, type, seed);
 	k = tensor(a.batch * a.kv_heads * a.kv_len * a.head_dim, type, seed);
 	v = tensor(a.batch * a.kv_heads * a.kv_len * a.v_dim, type, seed);
-	o = tensor(w * a.v_dim, type, seed);
+	o = tensor(w * a.v_dim, out, seed);
 	a.q = q.p;
 	a.k = k.p;
 	a.v = v.p;
@@ -193,9 +197,9 @@ static void one(const struct rlx_kernels *kt, uint64_t *seed)
 	lens[1] = (int32_t)kc_pick(seed, 0, a.kv_len);
 	a.kv_lens = kc_pick(seed, 0, 3) ? NULL : lens;
 	a.lse = kc_pick(seed, 0, 1) ? malloc((size_t)w * 4) : NULL;
-	kc_run(kt->attention, &a, rlx_k_attention_units(&a),
+	kc_run(amx_kernels(isa)->attention, &a, rlx_k_attention_units(&a),
 	       rlx_k_attention_scratch(&a), seed);
-	check(&a);
+	check(&a, tiles ? 0x1p-8 : 0);
 	free(a.lse);
 	kc_buf_free(&q);
 	kc_buf_free(&k);
@@ -205,13 +209,54 @@ static void one(const struct rlx_kernels *kt, uint64_t *seed)
 		kc_buf_free(&m);
 }
 
-TEST(attention_over_random_shapes)
+static void level(enum rlx_isa isa)
 {
 	uint64_t seed = rlx_test_seed();
 
-	for (int l = 0; l < kc_levels(); l++)
-		for (int t = 0; t < 120; t++)
-			one(rlx_kernels_get((enum rlx_isa)l), &seed);
+	for (int t = 0; t < 120; t++) {
+		int type = kc_pick(&seed, 0, 1) ? RLX_F32 : RLX_BF16;
+
+		one(isa, type, kc_pick(&seed, 0, 2) ? type : RLX_F32, &seed);
+	}
+}
+
+TEST(attention_over_random_shapes)
+{
+	amx_levels(level);
+}
+
+/* What one query sees and another does not is a NaN: it has no part in the other's result. */
+static void unseen(enum rlx_isa isa)
+{
+	enum { N = 40, D = 64 };
+	uint64_t seed = rlx_test_seed();
+	struct kc_buf q = tensor(N * D, RLX_BF16, &seed), k = tensor(N * D, RLX_BF16, &seed),
+		      v = tensor(N * D, RLX_BF16, &seed), o = tensor(N * D, RLX_F32, &seed);
+	struct rlx_k_attention a = {
+		.q = q.p, .k = k.p, .v = v.p, .out = o.p, .batch = 1, .heads = 1, .kv_heads = 1,
+		.q_len = N, .kv_len = N, .head_dim = D, .v_dim = D, .scale = 0.125f,
+		.q_stride = { 0, 0, D }, .k_stride = { 0, 0, D }, .v_stride = { 0, 0, D },
+		.out_stride = { 0, 0, D }, .causal = true, .q_type = RLX_BF16,
+		.kv_type = RLX_BF16, .out_type = RLX_F32,
+	};
+
+	for (int64_t i = 0; i < D; i++)
+		((uint16_t *)v.p)[(N - 1) * D + i] = 0x7fc0;
+	kc_run(amx_kernels(isa)->attention, &a, rlx_k_attention_units(&a),
+	       rlx_k_attention_scratch(&a), &seed);
+	for (int64_t i = 0; i < N * D; i++)
+		CHECK(isnan(((const float *)o.p)[i]) == (i / D == N - 1));
+	a.q_len = a.kv_len = N - 1;
+	check(&a, 0);	/* by vectors */
+	kc_buf_free(&q);
+	kc_buf_free(&k);
+	kc_buf_free(&v);
+	kc_buf_free(&o);
+}
+
+TEST(nan_at_a_key_that_is_not_seen)
+{
+	amx_levels(unseen);
 }
 
 TEST_MAIN()

@@ -37,6 +37,7 @@ struct rlx_repeats {
  *	      RLX_CHANNELS_LAST: all in one, for convolutions of f16 and bf16
  * @bf16, @f16: GEMMs in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
+ * @attention16: queries from which those of attention are, if its operands lie in @bf16; 0: none
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
  * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing,
  *	  and what accumulates in its output
@@ -44,6 +45,7 @@ struct rlx_repeats {
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen, widen_aside;
 	int		channels;
+	int64_t		attention16;
 	struct rlx_repeats repeats;
 	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
 	const struct rlx_device *dev;
