@@ -347,7 +347,7 @@ static bool fills_i8_tiles(const struct rlx_k_conv_nd *s)
 	size_t terms = s->ic / s->groups * s->k[0] * s->k[1] * s->k[2];
 
 	return outputs >= 32 && terms >= 96 && outputs * terms >= 16384 &&
-	       s->out[0] * s->out[1] * s->out[2] >= 64;
+	       s->out[0] * s->out[1] * s->out[2] >= 16;
 }
 
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
