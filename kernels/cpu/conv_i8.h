@@ -247,51 +247,66 @@ static void finish_get(const struct run *r, size_t oc, struct finish *f)
 	}
 }
 
-/* Scale, round, clamp: the 8-bit value, still in 32 bits. */
-RLX_INLINE vi scaled(const struct rlx_k_conv_i8 *a, vi sum, float scale)
-{
-	vf f = vf_from_vi(sum) * vf_set1(scale);
+/* Sums of one output channel of a unit, @panel elements from panel to panel. */
+struct sums {
+	const int32_t	*s, *xsum;
+	size_t		panel, pixels;
+};
 
-	f = vf_max(vf_set1((float)(a->lo - a->y_zero)), f);
-	f = vf_min(vf_set1((float)(a->hi - a->y_zero)), f);
-	return vi_round(f) + vi_set1(a->y_zero);
+/* Those of a vector from pixel @i on, with what is added and taken off. */
+RLX_INLINE vi sum_at(const struct sums *s, const struct finish *f, size_t i, const bool wz)
+{
+	vu v = (vu)vi_load(s->s + i / PANEL * s->panel + i % PANEL) + f->add;
+
+	return (vi)(wz ? v - (vu)vi_load(s->xsum + i) * f->wz : v);
 }
 
-/* A vector of results, of which @n are there, to output element @at. */
-RLX_INLINE void put(const struct rlx_k_conv_i8 *a, size_t at, vi v, size_t n)
+static void store_ints(const struct sums *s, const struct finish *f, int32_t *y)
 {
-	const vu8q b = vi_low_8(v);
+	for (size_t i = 0; i < s->pixels; i += C)
+		vi_storen(y + i, sum_at(s, f, i, f->wz), s->pixels - i);
+}
 
-	n = n < C ? n : C;
-	if (a->out == RLX_CONV_I32)
-		memcpy((int32_t *)a->y + at, &v, n * sizeof(int32_t));
-	else if (n == C)
-		memcpy((uint8_t *)a->y + at, &b, C);
-	else
-		memcpy((uint8_t *)a->y + at, &b, n);
+/* Scale, round, clamp. */
+RLX_INLINE void store_bytes(const struct sums *s, const struct finish *f,
+			    const struct rlx_k_conv_i8 *a, uint8_t *y, const bool wz)
+{
+	const vf lo = vf_set1((float)(a->lo - a->y_zero)), hi = vf_set1((float)(a->hi - a->y_zero));
+	const vf scale = vf_set1(f->scale);
+	const vi zero = vi_set1(a->y_zero);
+	const struct sums at = *s;
+	const struct finish by = *f;
+
+	for (size_t i = 0; i < at.pixels; i += C) {
+		const vf v = vf_max(lo, vf_from_vi(sum_at(&at, &by, i, wz)) * scale);
+		const vu8q b = vi_low_8(vi_round(vf_min(hi, v)) + zero);
+
+		if (at.pixels - i >= C)
+			memcpy(y + i, &b, C);
+		else
+			memcpy(y + i, &b, at.pixels - i);
+	}
 }
 
 /* A unit's output pixels lie side by side, whatever rows they are of. */
 static void unit_store(const struct run *r, const struct unit *u)
 {
-	const struct rlx_k_conv_nd *s = r->walk.a;
-	size_t plane = s->out[0] * s->out[1] * s->out[2], row, i;
+	const struct rlx_k_conv_nd *g = r->walk.a;
+	const size_t plane = g->out[0] * g->out[1] * g->out[2];
+	struct sums s = { r->sums, r->xsum, u->rows * PANEL, u->pixels };
 	struct finish f;
+	size_t row, oc, to;
 
-	for (row = 0; row < u->rows; row++) {
-		size_t oc = u->g * r->walk.ocg + u->row + row;
-		size_t to = u->n * s->y_n + oc * plane + u->pixel;
-
+	for (row = 0; row < u->rows; row++, s.s += PANEL) {
+		oc = u->g * r->walk.ocg + u->row + row;
+		to = u->n * g->y_n + oc * plane + u->pixel;
 		finish_get(r, oc, &f);
-		for (i = 0; i < u->pixels; i += C) {
-			size_t at = i / PANEL * u->rows * PANEL + row * PANEL + i % PANEL;
-			vu v = (vu)vi_load(r->sums + at) + f.add;
-
-			if (f.wz)
-				v -= (vu)vi_load(r->xsum + i) * f.wz;
-			put(r->a, to + i, r->a->out == RLX_CONV_I32 ? (vi)v :
-			    scaled(r->a, (vi)v, f.scale), u->pixels - i);
-		}
+		if (r->a->out == RLX_CONV_I32)
+			store_ints(&s, &f, (int32_t *)r->a->y + to);
+		else if (f.wz)
+			store_bytes(&s, &f, r->a, (uint8_t *)r->a->y + to, true);
+		else
+			store_bytes(&s, &f, r->a, (uint8_t *)r->a->y + to, false);
 	}
 }
 
