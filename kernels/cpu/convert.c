@@ -194,11 +194,29 @@ CONV(st_f32_f8e5m2, uint8_t, float, f8_enc(x, 2, -14))
 CONV(st_f32_i64, int64_t, float, SAT_I64(x))
 CONV(st_f32_i32, int32_t, float, SAT_I32(x))
 CONV(st_f32_i16, int16_t, float, SAT_I16(x))
-CONV(st_f32_i8, int8_t, float, SAT_I8(x))
 CONV(st_f32_u64, uint64_t, float, SAT_U64(x))
 CONV(st_f32_u32, uint32_t, float, SAT_U32(x))
 CONV(st_f32_u16, uint16_t, float, SAT_U16(x))
-CONV(st_f32_u8, uint8_t, float, SAT_U8(x))
+/* As SAT() has it, but bounded as floats: comparisons of it are masks that are packed for bytes. */
+#define BYTES_OF_F32(t, ctype, lo, hi)						\
+RLX_INLINE vi bounded_##t(vf x)							\
+{										\
+	x = vf_sel(vf_isnan(x), vf_zero(), x);					\
+	return vi_trunc(vf_min(vf_max(x, vf_set1(lo)), vf_set1(hi)));		\
+}										\
+static void st_f32_##t(void *restrict dst, const void *restrict src, size_t n)	\
+{										\
+	ctype *d = dst;								\
+	const float *s = src;							\
+	size_t i = 0;								\
+										\
+	for (; i + RLX_VL <= n; i += RLX_VL)					\
+		vi_storeu_##t(d + i, bounded_##t(vf_loadu(s + i)));		\
+	if (i < n)								\
+		vi_storen_##t(d + i, bounded_##t(vf_loadn(s + i, n - i)), n - i);	\
+}
+BYTES_OF_F32(i8, int8_t, -128, 127)
+BYTES_OF_F32(u8, uint8_t, 0, 255)
 CONV(st_f32_bool, uint8_t, float, (uint8_t)(x != 0))
 
 CONV(ld_f64_f32, double, float, (double)x)
