@@ -70,19 +70,37 @@ static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 	return k >= 2 || (k && g->val[n->in[k]].type.rank <= 1);
 }
 
+/* Weights go by the million, so four at a time, as integers. */
+typedef int32_t four __attribute__((vector_size(16)));
+
+/* -1 where a number is finite, and above 65504, which is the last that f16 has. */
+static inline four above_f16(const float *p)
+{
+	four u;
+
+	memcpy(&u, p, sizeof(u));
+	u &= INT32_MAX;
+	return (four)(u > 0x477fe000) & (four)(u < 0x7f800000);
+}
+
 /* A finite constant that would round to infinity (a mask's -3.4e38). */
 static bool would_overflow(const struct rlx_graph *g, uint32_t v)
 {
 	const struct rlx_node *n = rlx_node_of(g, v);
 	const struct rlx_op_constant *c = n->args;
 	const float *x;
-	int64_t count, i;
+	int64_t count, i = 0;
+	four over = { 0 };
 
 	if (n->def->index != RLX_OP_constant)
 		return false;
 	x = rlx_blob_data(c->data);
 	count = rlx_type_count(&c->type);
-	for (i = 0; i < count; i++)
+	for (; i + 4 <= count; i += 4)
+		over |= above_f16(x + i);
+	if (over[0] | over[1] | over[2] | over[3])
+		return true;
+	for (; i < count; i++)
 		if (isfinite(x[i]) && fabsf(x[i]) > 65504.0f)
 			return true;
 	return false;
