@@ -11,9 +11,11 @@
 /* Who touched a byte of shared memory last, and after which barrier. */
 struct emu_mark {
 	uint32_t	w_epoch, r_epoch;
-	uint16_t	w_thread, r_thread, w_warp, r_warp;
-	uint8_t		r_many;		/* 1: others of the warp, 2: other warps */
+	uint16_t	w_thread, w_warp, r_warp;
+	uint16_t	r_thread : 14, r_many : 2;	/* 1: others of the warp, 2: other warps */
 };
+_Static_assert(sizeof(struct emu_mark) == 16 && EMU_MAX_THREADS <= 1 << 14,
+	       "marks are compared and copied as a whole");
 
 int emu_access_init(struct emu_block *b)
 {
@@ -68,12 +70,31 @@ static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
 		int far = other_warp(b, m->r_thread);
 
 		if (m->r_many < 1 + far)
-			m->r_many = (uint8_t)(1 + far);
+			m->r_many = (uint16_t)(1 + far);
 	}
 	m->r_epoch = b->epoch;
 	m->r_thread = b->thread;
 	m->r_warp = b->warp_epoch;
 	return NULL;
+}
+
+/*
+ * An access to @n bytes of shared memory, of which *@at is the one where something is wrong. Bytes
+ * of one word mostly have the same marks: then to each happens what does to the first.
+ */
+static const char *race_all(struct emu_block *b, uint64_t *at, unsigned int n, bool write)
+{
+	struct emu_mark *first = &b->marks[*at], *m, before = *first;
+	const char *what = race(b, first, write);
+
+	for (m = first + 1; m < first + n && !what; m++) {
+		if (!memcmp(m, &before, sizeof(before)))
+			*m = *first;
+		else
+			what = race(b, m, write);
+	}
+	*at += (uint64_t)(m - 1 - first);
+	return what;
 }
 
 /*
@@ -96,7 +117,7 @@ static const char *too_early(const struct emu_block *b, const void *p, unsigned 
 static __attribute__((noinline)) void check(struct emu_block *b, const void *p, unsigned int n,
 					    bool write)
 {
-	const char *early;
+	const char *early, *what;
 	const char *c = p;
 	uint64_t at;
 
@@ -110,14 +131,9 @@ static __attribute__((noinline)) void check(struct emu_block *b, const void *p, 
 			b->fail("an access beyond the shared memory", p, n);
 			return;
 		}
-		for (unsigned int i = 0; i < n; i++) {
-			const char *what = race(b, &b->marks[at + i], write);
-
-			if (what) {
-				b->fail(what, (const char *)NULL + at + i, n);
-				return;
-			}
-		}
+		what = race_all(b, &at, n, write);
+		if (what)
+			b->fail(what, (const char *)NULL + at, n);
 		return;
 	}
 	if (c >= b->kernel->text && c < b->kernel->text_end)
