@@ -14,7 +14,7 @@ struct rlx_plan;
 struct rlx_infer;
 struct rlx_collective;
 
-#define RLX_BACKEND_ABI	9
+#define RLX_BACKEND_ABI	10
 
 /*
  * Where it pays that a pointwise step reads elements that only repeat (expand, tile, resize to the
