@@ -7,8 +7,8 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
-KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,conv_bf16_plan conv_taps_pad conv_wgrad_plan det \
-		grid lapack nms nonzero pool_i64 pool_u64 random reverse roi unique)
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,conv_bf16_plan conv_taps_pad conv_wgrad_plan \
+		copy_plan det grid lapack nms nonzero pool_i64 pool_u64 random reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_VNNI := $(wildcard kernels/cpu/*_i8_dot.c)
 KERNEL_DOT := $(wildcard kernels/cpu/*_bf16_dot.c)
@@ -55,7 +55,8 @@ ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention attention_few attention_many conv_act conv_bf16_plan conv_c conv_dw \
 		conv_i8 conv_nd conv_plan conv_taps conv_taps_pad conv_tile conv_wgrad_plan \
-		conv_wino det ew gemm_bf16 gemm_blocks gemm_epi gemm_f16 gemm_f32 gemm_f64 \
+		conv_wino copy_plan det ew gemm_bf16 gemm_blocks gemm_epi gemm_f16 gemm_f32 \
+		gemm_f64 \
 		gemm_i8 gemm_wq norm norm_grad \
 		pool_i64 pool_u64 quant rnn rnn_f64 rope softmax sortk,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))

@@ -11,7 +11,7 @@
  * elements, where addresses and lengths allow, else by elements. The pitch of rows is odd, in
  * elements: so words of a line, taken element by element, are in all 32 banks.
  * Tiles: 256 threads, 4 words of each under way; tiles up to 16 KiB, 32 KiB for long rows
- * (rlx_k_copy_plan_tiles()). Traffic: each element read and written once. A word costs about
+ * (kernels/cpu/copy_plan.c). Traffic: each element read and written once. A word costs about
  * 40 instructions of a thread, a little over half of what an H100 has at its memory's rate.
  * Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA" (2009).
  * Limits: a tile's rows are of one dimension, so where that is short and rows are not near each
