@@ -69,7 +69,8 @@ struct rlx_lower_ops {
 	enum rlx_status	(*gemm_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 	/*
 	 * Call what brings input 0 to what kernel conv_i8 reads; @plan has the shape and
-	 * how x is. The temporary of the result. NULL: the kernel reads the input itself.
+	 * how x is. The temporary of the result, 0 if the kernel for it reads the input itself;
+	 * NULL: it always does.
 	 */
 	uint32_t	(*conv_i8_group)(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 	/* Call kernel conv_i8, whose arguments are there but for the weights. */

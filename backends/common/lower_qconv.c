@@ -149,7 +149,7 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	*a = plan;
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
-	if (lo->ops->conv_i8_group)
+	if (x)
 		rlx_lower_ref_tmp(lo, &a->x, x, 0);
 	else
 		rlx_lower_ref_in(lo, &a->x, 0, 0);

@@ -6,6 +6,7 @@
 #include "base/shape.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/conv_bf16.h"
+#include "kernels/conv_i8_dw.h"
 
 /* The weights in a kernel's order: how its packing kernel is asked for them. */
 struct order {
@@ -317,12 +318,28 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	return lo->status;
 }
 
-/* The call that brings the input to what conv_i8 reads. */
+/*
+ * Does conv_i8_dw read x as it lies? It reads floats for each multiply-add, so it gains where
+ * groups are too small for tiles: at most that many channels of them, of 110 shapes drawn up to
+ * 4 by 8.
+ */
+static bool by_streams(const struct rlx_k_conv_nd *s)
+{
+	enum { INPUTS = 2, OUTPUTS = 3 };
+
+	return rlx_conv_i8_dw_fits(s) && s->ic / s->groups <= INPUTS &&
+	       s->oc / s->groups <= OUTPUTS;
+}
+
+/* The call that brings the input to what conv_i8 reads; 0: it reads x. */
 uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
 {
-	struct rlx_k_conv_i8 *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_i8 *a;
 	uint32_t tmp;
 
+	if (by_streams(&plan->shape))
+		return 0;
+	a = rlx_lower_args(lo, sizeof(*a));
 	*a = *plan;
 	if (!rlx_conv_i8_init(cpu_isa(lo), a))
 		return 0;
@@ -354,6 +371,13 @@ enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
 
+	if (by_streams(s)) {
+		rlx_lower_ref_in(lo, &a->w, 1, 0);
+		return rlx_lower_call(lo, RLX_KERNEL_conv_i8_dw, rlx_conv_i8_dw_units(s),
+				      (double)rlx_type_count(rlx_lower_out(lo, 0)) *
+				      (double)rlx_conv_i8_dw_cut(s).terms / 8,
+				      rlx_conv_i8_dw_scratch(s));
+	}
 	if (cpu_isa(lo) >= RLX_ISA_V4_AMX && !fills_i8_tiles(s))
 		((struct cpu_lower *)lo)->isa = RLX_ISA_V4X;	/* of this step */
 	if (!rlx_conv_i8_init(cpu_isa(lo), a))

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "kernels/cpu/conv_i8_store.h"
 #include "kernels/cpu/conv_panel.h"
 #include "kernels/simd/evens.h"
 
@@ -222,12 +223,6 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first,
 	}
 }
 
-/* What makes results of the sums of one output channel. */
-struct finish {
-	uint32_t	add, wz;	/* to each sum; times the sum of its inputs, off it */
-	float		scale;
-};
-
 /* Take the zero points off and add the bias; sums wrap, so unsigned. */
 static void finish_get(const struct run *r, size_t oc, struct finish *f)
 {
@@ -247,47 +242,6 @@ static void finish_get(const struct run *r, size_t oc, struct finish *f)
 	}
 }
 
-/* Sums of one output channel of a unit, @panel elements from panel to panel. */
-struct sums {
-	const int32_t	*s, *xsum;
-	size_t		panel, pixels;
-};
-
-/* Those of a vector from pixel @i on, with what is added and taken off. */
-RLX_INLINE vi sum_at(const struct sums *s, const struct finish *f, size_t i, const bool wz)
-{
-	vu v = (vu)vi_load(s->s + i / PANEL * s->panel + i % PANEL) + f->add;
-
-	return (vi)(wz ? v - (vu)vi_load(s->xsum + i) * f->wz : v);
-}
-
-static void store_ints(const struct sums *s, const struct finish *f, int32_t *y)
-{
-	for (size_t i = 0; i < s->pixels; i += C)
-		vi_storen(y + i, sum_at(s, f, i, f->wz), s->pixels - i);
-}
-
-/* Scale, round, clamp. */
-RLX_INLINE void store_bytes(const struct sums *s, const struct finish *f,
-			    const struct rlx_k_conv_i8 *a, uint8_t *y, const bool wz)
-{
-	const vf lo = vf_set1((float)(a->lo - a->y_zero)), hi = vf_set1((float)(a->hi - a->y_zero));
-	const vf scale = vf_set1(f->scale);
-	const vi zero = vi_set1(a->y_zero);
-	const struct sums at = *s;
-	const struct finish by = *f;
-
-	for (size_t i = 0; i < at.pixels; i += C) {
-		const vf v = vf_max(lo, vf_from_vi(sum_at(&at, &by, i, wz)) * scale);
-		const vu8q b = vi_low_8(vi_round(vf_min(hi, v)) + zero);
-
-		if (at.pixels - i >= C)
-			memcpy(y + i, &b, C);
-		else
-			memcpy(y + i, &b, at.pixels - i);
-	}
-}
-
 /* A unit's output pixels lie side by side, whatever rows they are of. */
 static void unit_store(const struct run *r, const struct unit *u)
 {
@@ -301,20 +255,8 @@ static void unit_store(const struct run *r, const struct unit *u)
 		oc = u->g * r->walk.ocg + u->row + row;
 		to = u->n * g->y_n + oc * plane + u->pixel;
 		finish_get(r, oc, &f);
-		if (r->a->out == RLX_CONV_I32)
-			store_ints(&s, &f, (int32_t *)r->a->y + to);
-		else if (f.wz)
-			store_bytes(&s, &f, r->a, (uint8_t *)r->a->y + to, true);
-		else
-			store_bytes(&s, &f, r->a, (uint8_t *)r->a->y + to, false);
+		store_sums(&s, &f, r->a, to);
 	}
-}
-
-static int32_t zero_point(const struct rlx_k_conv_i8 *a)
-{
-	if (!a->x_zero_at)
-		return a->x_zero;
-	return a->x_signed ? *(const int8_t *)a->x_zero_at : *(const uint8_t *)a->x_zero_at;
 }
 
 /* The zero point, as the elements in groups have it. */

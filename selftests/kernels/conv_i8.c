@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* 8-bit convolution at every ISA level: equal, to the bit, to integer sums. */
-#include "kernels/conv.h"
+#include "kernels/conv_i8_dw.h"
 #include "selftests/kernels/amx_emu.h"
 #include "selftests/kernels/kernel_test.h"
 
@@ -113,13 +113,29 @@ static void shape_random(struct rlx_k_conv_i8 *a, uint64_t *s)
 	}
 }
 
+/* @d's results and those at @a. */
+static void compare(enum rlx_isa isa, const struct rlx_k_conv_i8 *a, const struct data *d)
+{
+	size_t i;
+
+	for (i = 0; i < d->ny; i++) {
+		int32_t v = a->out == RLX_CONV_I32 ? ((int32_t *)a->y)[i] :
+			    byte(((uint8_t *)a->y)[i], a->out == RLX_CONV_I8);
+
+		CHECKF(v == d->y[i], "level %d [%zu] is %d, not %d; x %s w %s "
+		       "x_zero %d w_zero %d out %d", isa, i, v, d->y[i],
+		       a->x_signed ? "s8" : "u8", a->w_signed ? "s8" : "u8",
+		       a->x_zero, !!a->w_zero, a->out);
+	}
+}
+
 static void level_run(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
 		      const struct data *d, uint64_t *seed)
 {
 	const struct rlx_kernels *k = amx_kernels(isa);
 	struct rlx_k_conv_i8 a = *shape;
 	struct rlx_k_conv_i8_pack pk = { .conv = &a, .src = d->w };
-	size_t esize = a.out == RLX_CONV_I32 ? 4 : 1, i;
+	size_t esize = a.out == RLX_CONV_I32 ? 4 : 1;
 	void *x;
 
 	a.shape.x_n = a.shape.ic * volume(a.shape.in);
@@ -135,18 +151,30 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
 	a.y = kt_new(d->ny * esize);
 	kt_run(k->conv_i8, &a, rlx_conv_i8_units(&a), rlx_conv_i8_scratch(&a),
 	       seed);
-	for (i = 0; i < d->ny; i++) {
-		int32_t v = esize == 4 ? ((int32_t *)a.y)[i] :
-			    byte(((uint8_t *)a.y)[i], a.out == RLX_CONV_I8);
-
-		CHECKF(v == d->y[i], "level %d [%zu] is %d, not %d; x %s w %s "
-		       "x_zero %d w_zero %d out %d", isa, i, v, d->y[i],
-		       a.x_signed ? "s8" : "u8", a.w_signed ? "s8" : "u8",
-		       a.x_zero, !!a.w_zero, a.out);
-	}
+	compare(isa, &a, d);
 	kt_free(a.y, d->ny * esize);
 	kt_free(pk.dst, rlx_conv_i8_wsize(&a));
 	kt_free(x, rlx_conv_i8_xsize(&a));
+}
+
+/* The same by streams of floats, where these have few enough terms. */
+static void level_streams(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
+			  const struct data *d, uint64_t *seed)
+{
+	struct rlx_k_conv_i8 a = *shape;
+	size_t bytes = d->ny * (a.out == RLX_CONV_I32 ? 4 : 1);
+
+	if (!rlx_conv_i8_dw_fits(&a.shape))
+		return;
+	a.shape.x_n = a.shape.ic * volume(a.shape.in);
+	a.shape.y_n = a.shape.oc * volume(a.shape.out);
+	a.x = d->x;
+	a.w = d->w;
+	a.y = kt_new(bytes);
+	kt_run(rlx_kernels_get(isa)->conv_i8_dw, &a, rlx_conv_i8_dw_units(&a.shape),
+	       rlx_conv_i8_dw_scratch(&a.shape), seed);
+	compare(isa, &a, d);
+	kt_free(a.y, bytes);
 }
 
 static void data_fill(const struct rlx_k_conv_i8 *a, struct data *d,
@@ -168,42 +196,82 @@ static void data_fill(const struct rlx_k_conv_i8 *a, struct data *d,
 	}
 }
 
+static void one(const struct rlx_k_conv_i8 *shape, bool extreme, bool groups, uint64_t *seed)
+{
+	struct rlx_k_conv_i8 a = *shape;
+	struct data d = {
+		.nx = a.shape.n * a.shape.ic * volume(a.shape.in),
+		.nw = a.shape.oc * (a.shape.ic / a.shape.groups) * volume(a.shape.k),
+		.ny = a.shape.n * a.shape.oc * volume(a.shape.out),
+	};
+
+	d.x = kt_new(d.nx);
+	d.w = kt_new(d.nw);
+	d.bias = kt_new(a.shape.oc * 4);
+	d.w_zero = kt_new(a.shape.oc * 4);
+	d.scale = kt_new(a.shape.oc * 4);
+	d.y = kt_new(d.ny * 4);
+	data_fill(&a, &d, extreme, seed);
+	a.bias = kt_pick(seed, 0, 1) ? d.bias : NULL;
+	a.w_zero = kt_pick(seed, 0, 1) ? d.w_zero : NULL;
+	a.scale = d.scale;
+	reference(&a, &d);
+	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+		if (kt_isa_runs(isa)) {
+			if (groups)
+				level_run(isa, &a, &d, seed);
+			level_streams(isa, &a, &d, seed);
+		}
+	if (groups) {
+		amx_emulated = true;
+		level_run(RLX_ISA_V4_AMX, &a, &d, seed);
+		amx_emulated = false;
+	}
+	kt_free(d.x, d.nx);
+	kt_free(d.w, d.nw);
+	kt_free(d.bias, a.shape.oc * 4);
+	kt_free(d.w_zero, a.shape.oc * 4);
+	kt_free(d.scale, a.shape.oc * 4);
+	kt_free(d.y, d.ny * 4);
+}
+
 TEST(conv_i8_random)
 {
 	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_i8 a;
 
 	for (int i = 0; i < 200; i++) {
-		struct rlx_k_conv_i8 a;
-		struct data d;
+		shape_random(&a, &seed);
+		one(&a, i % 5 == 0, true, &seed);
+	}
+}
+
+/* Of few channels a group, and larger: several units of rows, and of columns. */
+TEST(few_channels_a_group)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_i8 a;
+
+	for (int i = 0; i < 60; i++) {
+		struct rlx_k_conv_nd *p = &a.shape;
+		size_t span, j;
 
 		shape_random(&a, &seed);
-		d.nx = a.shape.n * a.shape.ic * volume(a.shape.in);
-		d.nw = a.shape.oc * (a.shape.ic / a.shape.groups) *
-		       volume(a.shape.k);
-		d.ny = a.shape.n * a.shape.oc * volume(a.shape.out);
-		d.x = kt_new(d.nx);
-		d.w = kt_new(d.nw);
-		d.bias = kt_new(a.shape.oc * 4);
-		d.w_zero = kt_new(a.shape.oc * 4);
-		d.scale = kt_new(a.shape.oc * 4);
-		d.y = kt_new(d.ny * 4);
-		data_fill(&a, &d, i % 5 == 0, &seed);
-		a.bias = kt_pick(&seed, 0, 1) ? d.bias : NULL;
-		a.w_zero = kt_pick(&seed, 0, 1) ? d.w_zero : NULL;
-		a.scale = d.scale;
-		reference(&a, &d);
-		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
-			if (kt_isa_runs(isa))
-				level_run(isa, &a, &d, &seed);
-		amx_emulated = true;
-		level_run(RLX_ISA_V4_AMX, &a, &d, &seed);
-		amx_emulated = false;
-		kt_free(d.x, d.nx);
-		kt_free(d.w, d.nw);
-		kt_free(d.bias, a.shape.oc * 4);
-		kt_free(d.w_zero, a.shape.oc * 4);
-		kt_free(d.scale, a.shape.oc * 4);
-		kt_free(d.y, d.ny * 4);
+		p->groups = kt_pick(&seed, 1, 4);
+		p->ic = p->groups * kt_pick(&seed, 1, kt_pick(&seed, 0, 2) ? 1 : 4);
+		p->oc = p->groups * kt_pick(&seed, 1, kt_pick(&seed, 0, 1) ? 1 : 3);
+		p->in[0] = p->out[0] = p->k[0] = p->s[0] = p->d[0] = 1;
+		p->p[0] = 0;
+		for (j = 1; j < 3; j++) {
+			p->k[j] = kt_pick(&seed, 1, 7);
+			p->p[j] = kt_pick(&seed, 0, p->k[j]);
+			span = (p->k[j] - 1) * p->d[j] + 1;
+			p->in[j] = span + kt_pick(&seed, 0, kt_pick(&seed, 0, 3) ? 12 : 70);
+			if (j == 2 && p->in[1] < 8)
+				p->in[j] += 1200;
+			p->out[j] = (p->in[j] + 2 * p->p[j] - span) / p->s[j] + 1;
+		}
+		one(&a, i % 5 == 0, false, &seed);
 	}
 }
 
