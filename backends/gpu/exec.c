@@ -344,7 +344,9 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 	s->range = s->at ? NULL : gpu_range_get(gpu_exec_device(x), a);
 	gpu_range_put(gpu_exec_device(x), old);	/* after, so that it may be the same */
 	at = gpu_range_at(s->range, x->base.ptr[io->io][io->index]);
+	/* an output that kernels read back stays what was written */
 	s->mapped = at && io->bytes <= GPU_MOST_MAPPED &&
+		    !(io->io == RLX_IO_OUTPUT && io->readers) &&
 		    !gpu_is_pair(gpu_exec_code(x), (uint32_t)(s - x->slot));
 	s->taken = s->mapped && piece;
 	if (piece)

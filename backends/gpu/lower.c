@@ -492,25 +492,32 @@ static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
 	}
 }
 
-/* Launches that read each input, and those whose blocks do what others would have, twice. */
+/*
+ * Launches that read each buffer of a run's, each of a call's, and those whose blocks do what
+ * others would have, twice.
+ */
 static void count_readers(struct gpu_code *c)
 {
 	const struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
 	const struct rlx_ref *r;
+	uint32_t slot;
 
 	for (; call < end; call++)
 		for (r = c->calls.ref + call->base.ref;
 		     r < c->calls.ref + call->base.ref + call->base.n_ref; r++) {
-			const struct rlx_place *at = &c->base.plan->val[r->val].place;
-
-			if (r->at != RLX_NO_FIELD && at->kind == RLX_PLACE_INPUT)
-				c->io[at->index].readers += 1 + call->again;
+			if (r->kind == RLX_REF_VALUE && r->at != RLX_NO_FIELD &&
+			    r->access & RLX_READ &&
+			    is_bound(c, &c->base.plan->val[r->val].place, &slot))
+				c->io[slot].readers += 1 +
+					(call->again || call->launch.n_launches > 1);
 		}
 }
 
 /*
  * An input that several launches read would cross the bus as often: a first launch
- * brings it and all others as small to the device.
+ * brings it and all others as small to the device. It may be another one for each, too, where
+ * a client of a channel writes meanwhile, and what one has counted or checked is what the next
+ * goes by: rows of grouped GEMM were sorted beyond their list.
  */
 static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Bad bindings, names and data at run time: told by name, and the session lives. */
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
+#include "selftests/lib/changing.h"
 #include "selftests/lib/host_op.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -214,77 +213,10 @@ TEST(indices_out_of_range)
 	}
 }
 
-/* Indices in memory that somebody else writes: all of them one end or the other. */
-struct flip {
-	_Atomic int32_t	*idx;
-	int32_t		n, high;
-	atomic_bool	over;
-};
-
-static void *flip_main(void *ctx)
-{
-	struct flip *f = ctx;
-	int32_t i, to;
-
-	for (to = 0; !atomic_load(&f->over); to = f->high - to)
-		for (i = 0; i < f->n; i++)
-			atomic_store_explicit(&f->idx[i], to, memory_order_relaxed);
-	return NULL;
-}
-
-/* Expert e's matrix is all e + 1: a row of y is all @k, or all @k * @experts. */
-static void check_rows(const float *y, int m, int n, float k, float experts)
-{
-	int i, j;
-
-	for (i = 0; i < m; i++, y += n)
-		for (j = 0; j < n; j++)
-			CHECKF(y[j] == y[0] && (y[0] == k || y[0] == k * experts),
-			       "row %d: %g and %g", i, (double)y[0], (double)y[j]);
-}
-
-/* Each row is some expert's, whoever writes to the indices meanwhile; none shows what lay there. */
 TEST(indices_that_change_meanwhile)
 {
-	enum { M = 64, K = 16, N = 64, E = 16 };
-	struct rlx_graph *g = rlx_graph_new("flip");
-	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F32, E, K, N));
-	struct rlx_arena *a = arena(1 << 20);
-	struct flip f = { .idx = rlx_arena_base(a), .n = M, .high = E - 1 };
-	float *x = (float *)rlx_arena_base(a) + 1024, *y = x + M * K, *v = y + M * N;
-	struct rlx_error err = { 0 };
-	struct rlx_program *p;
-	struct rlx_session *s;
-	pthread_t t;
-	int i;
-
-	w = rlx_emit(g, grouped_matmul, .x = rlx_input(g, "x", rlx_type(RLX_F32, M, K)), .w = w,
-		     .idx = rlx_input(g, "i", rlx_type(RLX_I32, M)));
-	rlx_output(g, "y", w);
-	CHECK_EQ(rlx_graph_finish(g), 0);
-	CHECKF(!rlx_compile(g, NULL, &p, &err), "%s", err.text);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	for (i = 0; i < M * K; i++)
-		x[i] = 1;
-	for (i = 0; i < E * K * N; i++)
-		v[i] = (float)(i / (K * N) + 1);
-	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "i", part(a, 0, M * 4)), 0);
-	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 4096, M * K * 4)), 0);
-	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 4096 + M * K * 4, M * N * 4)), 0);
-	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "w", part(a, 4096 + (M * K + M * N) * 4,
-							     E * K * N * 4)), 0);
-	CHECK(!pthread_create(&t, NULL, flip_main, &f));
-	for (i = 0; i < 2000; i++) {
-		memset(y, 0xff, M * N * 4);
-		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-		check_rows(y, M, N, K, E);
-	}
-	atomic_store(&f.over, true);
-	pthread_join(t, NULL);
-	rlx_session_free(s);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	rlx_arena_put(a);
+	changing_indices("cpu", false, 1000);
+	changing_indices("cpu", true, 1000);
 }
 
 TEST(a_strict_session_copies_nothing)
