@@ -25,7 +25,7 @@ enum {
 	RLX_K_I8_DW_STRIDE = 3,		/* at most */
 	RLX_K_I8_DW_TERMS = 256,	/* (2^8 - 1)^2 each, in 2^24 */
 	RLX_K_I8_DW_SLACK = 64,		/* floats behind, which are read and mean nothing */
-	RLX_K_I8_DW_COLS = 512,
+	RLX_K_I8_DW_COLS = 64,		/* of a unit, at least, if there are */
 	RLX_K_I8_DW_NEAR = 6144,	/* floats that stay in a first-level cache */
 };
 
@@ -40,19 +40,25 @@ static inline struct rlx_conv_i8_dw rlx_conv_i8_dw_cut(const struct rlx_k_conv_n
 {
 	const size_t more = (s->k[1] - 1) * s->d[1] / s->s[1];
 	const size_t phases = s->s[1] * s->s[2], channels = s->ic / s->groups;
-	struct rlx_conv_i8_dw c = { .cols = s->out[2], .terms = channels * s->k[1] * s->k[2] };
-	size_t line;
+	struct rlx_conv_i8_dw c = { .terms = channels * s->k[1] * s->k[2] };
+	const size_t rows = 2 * more + 2 < s->out[1] ? 2 * more + 2 : s->out[1];
+	const size_t beside = (s->k[2] - 1) * s->d[2] / s->s[2];
+	size_t line, most;
 
-	if (c.cols > RLX_K_I8_DW_COLS)
-		c.cols = RLX_K_I8_DW_COLS;
-	c.pitch = c.cols + (s->k[2] - 1) * s->d[2] / s->s[2];
+	/* narrow enough for so many rows, since lines are brought again for the rows that follow */
+	most = RLX_K_I8_DW_NEAR / (phases * channels * (more + rows));
+	most = most > beside + RLX_K_I8_DW_COLS ? most - beside : RLX_K_I8_DW_COLS;
+	/* alike, since a narrow one's rows are as far apart */
+	c.across = (s->out[2] + most - 1) / most;
+	c.cols = (s->out[2] + c.across - 1) / c.across;
+	c.pitch = c.cols + beside;
 	line = c.pitch * phases * channels;
 	c.rows = RLX_K_I8_DW_NEAR / line > more ? RLX_K_I8_DW_NEAR / line - more : 1;
 	c.rows = c.rows < s->out[1] ? c.rows : s->out[1];
 	c.lines = c.rows + more;
 	c.plane = phases * c.lines * c.pitch;
 	c.down = (s->out[1] + c.rows - 1) / c.rows;
-	c.across = (s->out[2] + c.cols - 1) / c.cols;
+	c.across = (s->out[2] + c.cols - 1) / c.cols;	/* rounding may leave none for the last */
 	return c;
 }
 

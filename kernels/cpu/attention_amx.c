@@ -323,7 +323,7 @@ static bool results(struct work *w)
 	return true;
 }
 
-/* A unit; false: with care, please. */
+/* A unit; false: a result is NaN, and none is stored. */
 static bool unit_run(struct work *w)
 {
 	struct att_tile k = { 0 };
