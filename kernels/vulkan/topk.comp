@@ -56,6 +56,8 @@ void main()
 					where = int64_t(i);
 				}
 			}
+			/* x may have changed, and none be behind the last */
+			where = max(where, int64_t(0));
 			last = best;
 			behind = where;
 			if (a.values != 0)
