@@ -185,7 +185,12 @@ bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k);
  * its value, and in *@out_off the bytes ahead of the slice's first element in it. 0: none.
  */
 uint32_t rlx_lower_slice_of(struct rlx_lower *lo, uint32_t k, uint64_t *out_off);
-/* As rlx_lower_ref_in(), but of what input @k is a slice of, if it is one of rows. */
+/*
+ * Is slice @st one run of its input's bytes, in order, from *@out_off on? Not if it is empty.
+ */
+bool rlx_lower_slice_run(const struct rlx_plan *p, const struct rlx_plan_step *st,
+			 uint64_t *out_off);
+/* As rlx_lower_ref_in(), but of what input @k is a slice of, if it is one run of bytes. */
 void rlx_lower_ref_rows(struct rlx_lower *lo, void *field, uint32_t k);
 /*
  * What output @k is joined to by the only step that reads it, a concat along the last axis, and

@@ -30,8 +30,29 @@ static const struct rlx_plan_step *maker_of(const struct rlx_lower *lo, uint32_t
 	return NULL;
 }
 
-/* What input @k is a slice of along its first axis or, if not @first, its last one. */
-static uint32_t slice_along(struct rlx_lower *lo, uint32_t k, bool first, uint64_t *out_off)
+bool rlx_lower_slice_run(const struct rlx_plan *p, const struct rlx_plan_step *st,
+			 uint64_t *out_off)
+{
+	const struct rlx_type *x = &p->val[st->in[0]].type;
+	struct op_slice_axis r[RLX_MAX_RANK];
+	bool part = false;	/* of an axis behind this one: it may have 1 alone */
+	int64_t at = 0, each = 1;
+	uint32_t d;
+
+	op_slice_axes(st->args, x, r);
+	for (d = x->rank; d-- > 0;) {
+		if (!r[d].n || (r[d].n > 1 && (r[d].step != 1 || part)))
+			return false;
+		part = part || r[d].n != x->dim[d];
+		at += r[d].start * each;
+		each *= x->dim[d];
+	}
+	*out_off = (uint64_t)at * rlx_dtype_size(x->dtype);
+	return true;
+}
+
+/* What input @k is a slice of, in one run of bytes or, if not @run, along its last axis. */
+static uint32_t slice_along(struct rlx_lower *lo, uint32_t k, bool run, uint64_t *out_off)
 {
 	const struct rlx_plan *p = lo->plan;
 	struct op_slice_axis r[RLX_MAX_RANK];
@@ -46,13 +67,14 @@ static uint32_t slice_along(struct rlx_lower *lo, uint32_t k, bool first, uint64
 	    !is_written_once(p, s->in[0]) || !lo->ops->may_read(lo, s->in[0]))
 		return 0;
 	x = &p->val[s->in[0]].type;
+	if (run)
+		return rlx_lower_slice_run(p, s, out_off) ? s->in[0] : 0;
 	op_slice_axes(s->args, x, r);
-	ax = first || !x->rank ? 0 : x->rank - 1;
+	ax = x->rank ? x->rank - 1 : 0;
 	for (d = 0; d < x->rank; d++)
 		if (r[d].step != 1 || (d != ax && r[d].n != x->dim[d]))
 			return 0;
-	*out_off = x->rank ? (uint64_t)(r[ax].start * shape_span(x, ax + 1, x->rank)) *
-			     rlx_dtype_size(x->dtype) : 0;
+	*out_off = x->rank ? (uint64_t)r[ax].start * rlx_dtype_size(x->dtype) : 0;
 	return s->in[0];
 }
 

@@ -60,6 +60,8 @@ bool gpu_keep_call(struct gpu_code *c, const struct gpu_call *call);
 
 /* unread.c: copies that nobody reads are left out. */
 enum rlx_status gpu_drop_unread(struct gpu_code *c, struct rlx_error *err);
+/* parts.c: parts of a concat are written in their places, slices read in theirs */
+enum rlx_status gpu_place_parts(struct gpu_code *c, struct rlx_error *err);
 /* join.c: pointwise updates of states as fewer launches, whose texts are in @texts */
 enum rlx_status gpu_join_calls(struct gpu_code *c, struct rlx_bump *texts, struct rlx_error *err);
 

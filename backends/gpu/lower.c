@@ -773,6 +773,8 @@ static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint
 	if (!st && !gl->base.strict)
 		st = gpu_join_calls(c, &gl->texts, gl->base.err);
 	if (!st)
+		st = gpu_place_parts(c, gl->base.err);
+	if (!st)
 		st = take_inputs(c, gl);
 	return st ? st : get_modules(c, gl->base.err);
 }

@@ -24,24 +24,36 @@ static rlx_value summed(struct bucket *b, rlx_value x)
 	return rlx_emit(b->s->g, all_reduce, .x = x, .ranks = (int32_t)b->s->o.ranks);
 }
 
-/* One sum of all that is in it. */
+/* Does what follows value @i begin at a whole 64 bytes, as it does? */
+static bool is_even(const struct bucket *b, unsigned int i)
+{
+	return rlx_type_bytes(&b->t[i]) % 64 == 0;
+}
+
+/* One sum of all that is in it. Even ones come first: nothing of those is copied. */
 static void sum_joined(struct bucket *b)
 {
 	struct rlx_graph *g = b->s->g;
+	unsigned int at[JOINED], n = 0, i, turn;
 	rlx_value flat[JOINED], all;
-	int64_t at = 0, n;
-	unsigned int i;
+	int64_t from = 0, count;
 
-	for (i = 0; i < b->n; i++)
-		flat[i] = rlx_emit(g, reshape, .x = b->x[i],
-				   .shape = RLX_INTS(rlx_type_count(&b->t[i])));
-	all = summed(b, rlx_emit(g, concat, .axis = 0, .xs = { flat, b->n }));
-	for (i = 0; i < b->n; i++, at += n) {
-		n = rlx_type_count(&b->t[i]);
-		*b->to[i] = rlx_emit(g, slice, .x = all, .axes = RLX_INTS(0),
-				     .starts = RLX_INTS(at), .ends = RLX_INTS(at + n));
-		*b->to[i] = rlx_emit(g, reshape, .x = *b->to[i],
-				     .shape = { b->t[i].dim, b->t[i].rank });
+	for (turn = 0; turn < 2; turn++)
+		for (i = 0; i < b->n; i++)
+			if (is_even(b, i) == !turn)
+				at[n++] = i;
+	for (i = 0; i < n; i++)
+		flat[i] = rlx_emit(g, reshape, .x = b->x[at[i]],
+				   .shape = RLX_INTS(rlx_type_count(&b->t[at[i]])));
+	all = summed(b, rlx_emit(g, concat, .axis = 0, .xs = { flat, n }));
+	for (i = 0; i < n; i++, from += count) {
+		const struct rlx_type *t = &b->t[at[i]];
+		rlx_value part;
+
+		count = rlx_type_count(t);
+		part = rlx_emit(g, slice, .x = all, .axes = RLX_INTS(0), .starts = RLX_INTS(from),
+				.ends = RLX_INTS(from + count));
+		*b->to[at[i]] = rlx_emit(g, reshape, .x = part, .shape = { t->dim, t->rank });
 	}
 }
 

@@ -58,6 +58,29 @@ static rlx_value halves(struct draw *d, rlx_value x, rlx_value y, bool host)
 				   host ? by_host(d->g, lo) : lo));
 }
 
+/* Runs of bytes that are joined, and a run of them: some begin where vectors do. */
+static rlx_value runs(struct draw *d, rlx_value x, rlx_value y)
+{
+	const int64_t n = A * B * C * D;
+	int64_t at = below(d, (int)n), from = below(d, (int)n);
+	struct rlx_graph *g = d->g;
+
+	if (below(d, 3)) {
+		at -= at % 16;
+		from -= from % 16;
+	}
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n));
+	y = rlx_emit(g, reshape, .x = rlx_emit(g, neg, .x = y), .shape = RLX_INTS(n));
+	if (!at)
+		at = n / 2;
+	x = rlx_emit(g, concat, .xs = RLX_VALUES(rlx_emit(g, neg, .x = part(g, x, 0, 0, at)), y,
+						 part(g, x, 0, at, n)));
+	y = part(g, x, 0, from, from + n);
+	if (below(d, 2))	/* the other half of the time it is read twice */
+		y = rlx_emit(g, add, .a = y, .b = rlx_emit(g, tanh, .x = y));
+	return shaped(g, y);
+}
+
 /* Rows weighed by what they have in common. */
 static rlx_value attend(struct rlx_graph *g, rlx_value x, rlx_value y)
 {
@@ -76,7 +99,7 @@ static rlx_value step(struct draw *d)
 	struct rlx_graph *g = d->g;
 	int axis = below(d, RANK);
 
-	switch (below(d, 14)) {
+	switch (below(d, 17)) {
 	case 0:
 		return rlx_emit(g, add, .a = x, .b = y);
 	case 1:
@@ -105,6 +128,10 @@ static rlx_value step(struct draw *d)
 		return halves(d, x, x, true);
 	case 12:
 		return attend(g, x, y);
+	case 13:
+	case 14:
+	case 15:
+		return runs(d, x, y);
 	default:
 		return rlx_emit(g, layer_norm, .x = x, .axis = -1, .eps = 1e-3f);
 	}
