@@ -11,6 +11,7 @@
 #define F_STOREU(p, v)	vf_storeu(p, v)
 #define F_STOREN(p, v, n) vf_storen(p, v, n)
 #define F_TRANSPOSE(r)	vf_transpose(r)
+#define F_TRANSPOSE_HALVES(r)	vf_transpose_halves(r)
 #include "kernels/simd/fft_pass.h"
 #include "kernels/simd/fft_move.h"
 #include "kernels/simd/fft_square.h"

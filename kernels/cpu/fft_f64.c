@@ -11,6 +11,7 @@
 #define F_STOREU(p, v)	vd_storeu(p, v)
 #define F_STOREN(p, v, n) vd_storen(p, v, n)
 #define F_TRANSPOSE(r)	vd_transpose(r)
+#define F_TRANSPOSE_HALVES(r)	vd_transpose_halves(r)
 #include "kernels/simd/fft_pass.h"
 #include "kernels/simd/fft_move.h"
 #include "kernels/simd/fft_square.h"

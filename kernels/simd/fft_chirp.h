@@ -97,21 +97,14 @@ static void store_chirped(const struct rlx_k_fft *a, const struct fft_tile *t, c
 /* Of a square, lanes become elements, of which @n times @lane and @w, as in twiddle_square(). */
 RLX_INLINE void turn_back(cv *x, const FT *lane, const FT *w, int64_t n)
 {
-	FV re[FW], im[FW];
-
-	RLX_UNROLL
-	for (int64_t l = 0; l < FW; l++) {
-		re[l] = x[l].re;
-		im[l] = x[l].im;
-	}
-	transpose_two(re, im);
+	turn(x);
 	RLX_UNROLL
 	for (int64_t i = 0; i < FW; i++) {
 		cv c;
 
 		if (i >= n)
 			break;
-		c = cv_mul((cv){ re[i], im[i] }, F_LOADU(lane + 2 * i * FW),
+		c = cv_mul(x[i], F_LOADU(lane + 2 * i * FW),
 			   F_LOADU(lane + (2 * i + 1) * FW));
 		c = cv_times(c, w + 2 * i);
 		x[i].re = c.re;

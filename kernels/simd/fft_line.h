@@ -213,10 +213,7 @@ static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t,
 		RLX_UNROLL
 		for (int l = 0; l < FW; l++)
 			v[l] = x[k + l];
-		twiddle_square(v, lane + k * 2 * FW, w + 2 * k);
-		RLX_UNROLL
-		for (int l = 0; l < FW; l++)
-			z[l] = v[l];
+		twiddle_square(v, lane + k * 2 * FW, w + 2 * k, true, z);
 	}
 }
 

@@ -37,16 +37,60 @@ static void transpose_square(FV r[FW])
 	F_TRANSPOSE(r);
 }
 
-/* Of two squares at once, where there are registers for them; else by memory, where they are. */
-RLX_INLINE void transpose_two(FV a[FW], FV b[FW])
+/* The transpose of a square from rows so many numbers apart. */
+RLX_INLINE void load_turned(const FT *p, int64_t row, FV r[FW])
 {
-	if (RLX_VB == 64 || (IN_REGISTERS && FW == 4)) {
-		F_TRANSPOSE(a);
-		F_TRANSPOSE(b);
-	} else {
-		transpose_square(a);
-		transpose_square(b);
+#if RLX_VB == 32	/* halves are brought where they belong as they are loaded */
+	RLX_UNROLL
+	for (int64_t i = 0; i < FW / 2; i++) {
+		const FT *a = p + i * row, *b = a + FW / 2 * row;
+
+		r[i] = (FV)vf_of_halves(a, b);
+		r[i + FW / 2] = (FV)vf_of_halves(a + FW / 2, b + FW / 2);
 	}
+	F_TRANSPOSE_HALVES(r);
+#else
+	RLX_UNROLL
+	for (int64_t i = 0; i < FW; i++)
+		r[i] = F_LOADU(p + i * row);
+	F_TRANSPOSE(r);
+#endif
+}
+
+/* Of FW elements where there are no registers for two squares. */
+static __attribute__((noinline, unused)) void turn_by_memory(cv *x)
+{
+	FT *p = (FT *)x;
+
+	for (int k = 0; k < 2; k++, p += FW) {
+		FV r[FW];
+
+		load_turned(p, 2 * FW, r);
+		RLX_UNROLL
+		for (int64_t i = 0; i < FW; i++)
+			F_STOREU(p + i * 2 * FW, r[i]);
+	}
+}
+
+/* Lanes of FW elements become elements. */
+RLX_INLINE void turn(cv *x)
+{
+	FV re[FW], im[FW];
+
+	if (RLX_VB < 64 && FW > 4) {
+		turn_by_memory(x);
+		return;
+	}
+	RLX_UNROLL
+	for (int64_t i = 0; i < FW; i++) {
+		re[i] = x[i].re;
+		im[i] = x[i].im;
+	}
+	F_TRANSPOSE(re);
+	F_TRANSPOSE(im);
+	RLX_UNROLL
+	for (int64_t i = 0; i < FW; i++)
+		x[i] = (cv){ re[i], im[i] };
 }
 
 /* Numbers of an element that lie side by side in a line of its own, or 0. */
@@ -73,10 +117,7 @@ static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
 		FV r[FW];
 
 		if (IN_REGISTERS && t->nl == FW && left >= FW) {
-			RLX_UNROLL
-			for (int64_t l = 0; l < FW; l++)
-				r[l] = F_LOADU(t->p + l * t->to_l + e * each);
-			F_TRANSPOSE(r);
+			load_turned(t->p + e * each, t->to_l, r);
 		} else {
 			for (int64_t l = 0; l < FW; l++)
 				r[l] = l < t->nl && left > 0 ?

@@ -29,6 +29,8 @@
 #define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14
 #define F_ODD	1, 3, 5, 7, 9, 11, 13, 15
 #define F_BACK	7, 6, 5, 4, 3, 2, 1, 0
+#define F_HALVES_EVEN	0, 2, 8, 10, 4, 6, 12, 14
+#define F_HALVES_ODD	1, 3, 9, 11, 5, 7, 13, 15
 #define F_EVEN_BACK	14, 12, 10, 8, 6, 4, 2, 0
 #define F_ODD_BACK	15, 13, 11, 9, 7, 5, 3, 1
 #elif FW == 4
@@ -37,6 +39,8 @@
 #define F_EVEN	0, 2, 4, 6
 #define F_ODD	1, 3, 5, 7
 #define F_BACK	3, 2, 1, 0
+#define F_HALVES_EVEN	0, 4, 2, 6
+#define F_HALVES_ODD	1, 5, 3, 7
 #define F_EVEN_BACK	6, 4, 2, 0
 #define F_ODD_BACK	7, 5, 3, 1
 #else
@@ -185,6 +189,20 @@ RLX_INLINE void butterfly(cv *v, int r)
 	}
 }
 
+#if RLX_VB == 32
+/*
+ * No instruction takes every other number of two whole vectors: of the halves of vectors one does,
+ * and these are loaded and stored where they lie.
+ */
+RLX_INLINE cv cv_load(const FT *p, bool swap)
+{
+	FV a = (FV)vf_of_halves(p, p + FW), b = (FV)vf_of_halves(p + FW / 2, p + FW + FW / 2);
+	FV re = __builtin_shufflevector(a, b, F_HALVES_EVEN);
+	FV im = __builtin_shufflevector(a, b, F_HALVES_ODD);
+
+	return swap ? (cv){ im, re } : (cv){ re, im };
+}
+#else
 RLX_INLINE cv cv_load(const FT *p, bool swap)
 {
 	FV a = F_LOADU(p), b = F_LOADU(p + FW);
@@ -192,6 +210,7 @@ RLX_INLINE cv cv_load(const FT *p, bool swap)
 
 	return swap ? (cv){ im, re } : (cv){ re, im };
 }
+#endif
 
 RLX_INLINE void cv_store(FT *p, cv c, bool swap)
 {
@@ -208,21 +227,23 @@ enum {
 	TO_LINES = 4,	/* the last one, to lines */
 };
 
-RLX_INLINE void radix_step(const struct fft_pass *g, int64_t p, int64_t q, int r, int how)
+/* Where a step of a pass reads and writes, and distances from one of its elements to the next. */
+struct fft_at {
+	const cv	*x;
+	cv		*y;
+	const FT	*w, *from;
+	FT		*to;
+	int64_t		x_i, y_i, from_i, to_i;
+};
+
+RLX_INLINE void radix_step(const struct fft_pass *g, const struct fft_at *at, int r, int how)
 {
-	const FT *w = g->w + 2 * (r - 1) * p;
-	const cv *x = g->x + g->s * p + q;
-	cv *y = g->y + g->s * r * p + q;
-	const FT *from = how & FROM_LINES ? g->lines->from + p * g->lines->from_e : NULL;
-	const int64_t from_i = how & FROM_LINES ? g->m * g->lines->from_e : 0;
-	FT *to = how & TO_LINES ? g->lines->to + q * g->lines->to_e : NULL;
-	const int64_t to_i = how & TO_LINES ? g->s * g->lines->to_e : 0;
 	cv v[16];
 
 	RLX_UNROLL
 	for (int i = 0; i < r; i++)
-		v[i] = how & FROM_LINES ? cv_load(from + i * from_i, g->lines->swap) :
-		       x[g->s * g->m * i];
+		v[i] = how & FROM_LINES ? cv_load(at->from + i * at->from_i, g->lines->swap) :
+		       at->x[i * at->x_i];
 	if (r == 11 || r == 13 || (RLX_VB == 32 && (r == 5 || r == 7)))
 		/* no registers for constants */
 		small_prime(v, r, g->root, g->root + 1, 2);
@@ -230,22 +251,39 @@ RLX_INLINE void radix_step(const struct fft_pass *g, int64_t p, int64_t q, int r
 		butterfly(v, r);
 	RLX_UNROLL
 	for (int i = 0; i < r; i++) {
-		cv c = how & TWIDDLED && i ? cv_times(v[i], w + 2 * (i - 1)) : v[i];
+		cv c = how & TWIDDLED && i ? cv_times(v[i], at->w + 2 * (i - 1)) : v[i];
 
 		if (how & TO_LINES)
-			cv_store(to + i * to_i, c, g->lines->swap);
+			cv_store(at->to + i * at->to_i, c, g->lines->swap);
 		else
-			y[g->s * i] = c;
+			at->y[i * at->y_i] = c;
 	}
 }
 
+/* One loop over p and q of struct fft_pass: distances are the same in all of it. */
 RLX_INLINE void radix_pass(const struct fft_pass *g, int r, int how)
 {
 	const int64_t m = how & TWIDDLED ? g->m : 1, s = how & FROM_LINES ? 1 : g->s;
+	struct fft_at at = { .x = g->x, .y = g->y, .w = g->w, .x_i = s * m, .y_i = s };
 
-	for (int64_t p = 0; p < m; p++)
-		for (int64_t q = 0; q < s; q++)
-			radix_step(g, p, q, r, how);
+	if (how & FROM_LINES) {
+		at.from = g->lines->from;
+		at.from_i = m * g->lines->from_e;
+	}
+	if (how & TO_LINES) {
+		at.to = g->lines->to;
+		at.to_i = s * g->lines->to_e;
+	}
+	for (int64_t left = s * m, q = s; left--; at.x++, at.y++) {
+		radix_step(g, &at, r, how);
+		at.from += how & FROM_LINES ? g->lines->from_e : 0;
+		at.to += how & TO_LINES ? g->lines->to_e : 0;
+		if (!(how & TWIDDLED) || --q)
+			continue;
+		q = s;
+		at.y += s * (r - 1);
+		at.w += 2 * (r - 1);
+	}
 }
 
 /* Whether there are registers for sixteen numbers, or nearly: rlx_k_fft_bits(). */

@@ -18,23 +18,16 @@ static const FT *line_at(const void *base, const struct rlx_k_fft *a,
 	return (const FT *)base + line / a->inner * v->outer + line % a->inner * v->inner;
 }
 
-/* x[0 .. FW) times @lane and the factors @w of a block, if there are; lanes become elements. */
-RLX_INLINE void twiddle_square(cv x[FW], const FT *lane, const FT *w)
+/* x[0 .. FW) times @lane and the factors @w of a block, if there are, to @z; lanes are elements. */
+RLX_INLINE void twiddle_square(const cv x[FW], const FT *lane, const FT *w, bool block, cv *z)
 {
-	FV re[FW], im[FW];
-
 	RLX_UNROLL
 	for (int64_t i = 0; i < FW; i++) {
 		cv c = cv_mul(x[i], F_LOADU(lane + 2 * i * FW), F_LOADU(lane + (2 * i + 1) * FW));
 
-		c = w ? cv_times(c, w + 2 * i) : c;
-		re[i] = c.re;
-		im[i] = c.im;
+		z[i] = block ? cv_times(c, w + 2 * i) : c;
 	}
-	transpose_two(re, im);
-	RLX_UNROLL
-	for (int64_t l = 0; l < FW; l++)
-		x[l] = (cv){ re[l], im[l] };
+	turn(z);
 }
 
 /* @count vectors of columns whose element 0 is where @lines begin, times @w among others, to @z. */
@@ -43,17 +36,15 @@ static __attribute__((noinline)) void squares(const struct rlx_k_fft *a,
 					      const FT *w, cv *z)
 {
 	const FT *lane_w = table(a->lane_w), *from = lines->from;
+	const int64_t from_e = lines->from_e;
 	cv v[FW];
 
 	for (; count--; from += 2 * FW, w += 2 * FW, z += FW) {
 		RLX_UNROLL
 		for (int i = 0; i < FW; i++)
-			v[i] = cv_load(from + i * lines->from_e, lines->swap);
+			v[i] = cv_load(from + i * from_e, lines->swap);
 		butterfly(v, FW);
-		twiddle_square(v, lane_w, w);
-		RLX_UNROLL
-		for (int i = 0; i < FW; i++)
-			z[i] = v[i];
+		twiddle_square(v, lane_w, w, true, z);
 	}
 }
 
@@ -116,7 +107,7 @@ RLX_INLINE void shared_square(const struct rlx_k_fft *a, const FT *const *x, FT 
 		v[i] = swap ? (cv){ im, re } : (cv){ re, im };
 	}
 	butterfly(v, FW);
-	twiddle_square(v, lane_w, NULL);
+	twiddle_square(v, lane_w, NULL, false, v);
 	RLX_UNROLL
 	for (int l = 0; l < FW / c; l++) {
 		butterfly(v + c * l, c);
@@ -177,10 +168,7 @@ RLX_INLINE void short_lane(const struct fft_tile *x, const struct fft_tile *y, i
 	for (int j = 0; j < each; j++) {
 		FV r[FW];
 
-		RLX_UNROLL
-		for (int l = 0; l < FW; l++)
-			r[l] = F_LOADU(x->p + l * x->to_l + j * FW);
-		F_TRANSPOSE(r);
+		load_turned(x->p + j * FW, x->to_l, r);
 		RLX_UNROLL
 		for (int i = 0; i < FW / 2; i++)
 			v[j * FW / 2 + i] = swap ? (cv){ r[2 * i + 1], r[2 * i] } :

@@ -93,6 +93,16 @@ RLX_INLINE vi vi_max(vi a, vi b)
 	return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
 }
 
+/*
+ * Lower and higher half from two places. By intrinsics: of vectors that GCC puts together it loads
+ * both halves, then has them wait for the one port that brings one up.
+ */
+RLX_INLINE vf vf_of_halves(const void *lo, const void *hi)
+{
+	return (vf)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(lo)),
+					_mm_loadu_ps(hi), 1);
+}
+
 RLX_INLINE vf vf_sqrt(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
 RLX_INLINE vf vf_from_vi(vi x) { return (vf)_mm256_cvtepi32_ps((__m256i)x); }
 RLX_INLINE vi vi_trunc(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
