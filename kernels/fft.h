@@ -96,6 +96,8 @@ struct rlx_k_fft {
 	 */
 	const void		*lane_w;
 	const void		*block_w;	/* [blocks of n2][n1]: of k1 and the first column */
+	/* of short lines, columns square: both of them multiplied, [blocks of n2][n1][lanes] */
+	const void		*square_w;
 	int64_t			chirp_n;	/* 0: no Bluestein */
 	const void		*chirp;		/* as of a core */
 	const void		*spectrum;	/* of the chirp's conjugate, over n, as z: vectors of
@@ -112,6 +114,7 @@ struct rlx_k_fft {
 };
 
 enum { RLX_K_FFT_CHUNK = 128 };
+enum { RLX_K_FFT_SQUARE_W = 4096 };	/* the longest lines that have square_w */
 
 /* Bits of the largest even radix, whose numbers are in registers; 2: there are none to spare. */
 static inline int rlx_k_fft_bits(size_t vector_bytes)
@@ -147,6 +150,19 @@ static inline bool rlx_k_fft_dense(const struct rlx_k_fft_view *v, int64_t n)
 static inline bool rlx_k_fft_square(const struct rlx_k_fft *a, int64_t lanes)
 {
 	return a->core[0].n == lanes && a->core[0].n_factor == 1 && !a->core[0].chirp_n;
+}
+
+/* Whether lines are whole squares and the rows of these. */
+static inline bool rlx_k_fft_by_squares(const struct rlx_k_fft *a, int64_t lanes,
+					size_t vector_bytes)
+{
+	const struct rlx_k_fft_core *rows = &a->core[1];
+
+	return a->mode == RLX_K_FFT_LINE && !a->split && !a->chirp_n &&
+	       rlx_k_fft_square(a, lanes) && rows->n % lanes == 0 && !rows->chirp_n &&
+	       rlx_k_fft_of_lines(rows->factor[rows->n_factor - 1], vector_bytes) &&
+	       rlx_k_fft_dense(&a->in, lanes * rows->n) &&
+	       rlx_k_fft_dense(&a->out, lanes * rows->n);
 }
 
 /* Whether the columns of a line are so few that several lines have them in a vector. */

@@ -7,6 +7,8 @@
 
 /* Vectors of a transform beyond this are not kept by the nearest cache. */
 static const double NEAR_BYTES = 32768;
+/* Passes over them take so much longer, if they are read in order whatever their number. */
+static const double NOT_NEAR = 1.15;
 /* Nor beyond this by the second-level cache. */
 static const double CACHE_BYTES = 384 << 10;
 /* Beyond this they share it with nothing else: what a line's passes read comes from further. */
@@ -23,6 +25,7 @@ struct fft {
 	int			 bits;	/* of the largest even radix */
 	int64_t			 lanes;
 	size_t			 size;	/* of a number */
+	size_t			 threads;	/* where bits may hang on them */
 	struct rlx_fft_chirp	 chirp;	/* of the lines, if they are done by one */
 };
 
@@ -32,9 +35,14 @@ static bool portable(const struct fft *f)
 	return f->bits == 2;
 }
 
+static size_t vector_bytes(const struct fft *f)
+{
+	return (size_t)f->lanes * f->size;
+}
+
 static bool odd_in_registers(const struct fft *f, int64_t r)
 {
-	return rlx_k_fft_odd_in_registers((int)r, (size_t)f->lanes * f->size);
+	return rlx_k_fft_odd_in_registers((int)r, vector_bytes(f));
 }
 
 /* What a pass takes for an element, by radix; measured, in no unit. */
@@ -57,10 +65,13 @@ static double by_size(const struct fft *f, double n, double cost)
 
 	if (bytes > FAR_BYTES && !portable(f))
 		return cost * 1.7;
-	return bytes > CACHE_BYTES ? cost * 1.3 : bytes > NEAR_BYTES ? cost * 1.15 : cost;
+	return bytes > CACHE_BYTES ? cost * 1.3 : bytes > NEAR_BYTES ? cost * NOT_NEAR : cost;
 }
 
-/* Of 2^@twos as few passes as there can be, by radices that differ the least, largest first. */
+/*
+ * Of 2^@twos as few passes as there can be, by radices that differ the least, largest last: what
+ * the last one gives is not multiplied.
+ */
 static int even_radices(const struct fft *f, int64_t twos, uint8_t radix[RLX_K_FFT_FACTORS])
 {
 	const int64_t most = f->bits;
@@ -68,7 +79,7 @@ static int even_radices(const struct fft *f, int64_t twos, uint8_t radix[RLX_K_F
 	int n = 0;
 
 	for (; passes; passes--) {
-		int64_t bits = (twos + passes - 1) / passes;
+		int64_t bits = twos / passes;
 
 		radix[n++] = (uint8_t)(1 << bits);
 		twos -= bits;
@@ -158,7 +169,7 @@ static double core_of(const struct fft *f, const struct rlx_fft_chirp *with,
 
 static bool of_lines(const struct fft *f, int r)
 {
-	return rlx_k_fft_of_lines(r, (size_t)f->lanes * f->size);
+	return rlx_k_fft_of_lines(r, vector_bytes(f));
 }
 
 /* What @n elements of a line take to be moved one by one: the more, the further apart. */
@@ -201,7 +212,7 @@ static double lanes_ends_cost(const struct fft *f, int64_t n)
 /* Whether threads share the lines' transforms of length @n, if they are done a line at a time. */
 static bool shares(const struct fft *f, int64_t n)
 {
-	return n >= SHARED_LINE && f->a.in.kind != RLX_K_FFT_HALF &&
+	return n >= SHARED_LINE && f->a.in.kind != RLX_K_FFT_HALF && f->threads > 1 &&
 	       f->a.outer * f->a.inner < ENOUGH_LINES;
 }
 
@@ -238,6 +249,18 @@ static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double
 	return cost;
 }
 
+/*
+ * Whether rows of a line are long, but read in order; others are few enough for a cache, but lie
+ * far apart. At AVX-512 that is as bad as what neither cache holds.
+ */
+static bool in_order(const struct fft *f, const struct rlx_k_fft *a)
+{
+	const double bytes = 4 * (double)a->core[1].n * (double)vector_bytes(f);
+
+	return rlx_k_fft_by_squares(a, f->lanes, vector_bytes(f)) &&
+	       (f->bits == 3 || bytes <= 2 * FAR_BYTES);
+}
+
 /* What cores take for n1 n2 = n, a line alone. */
 static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2], double columns,
 			double rows)
@@ -247,10 +270,13 @@ static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2]
 	struct rlx_k_fft a = f->a;
 	double cost;
 
+	a.mode = RLX_K_FFT_LINE;
 	a.core[0] = core[0];
 	a.core[1] = core[1];
 	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))
 		return vectors * (pass_cost(f, n1) + 1 + pass_cost(f, n2));
+	if (in_order(f, &a) && !shares(f, n1 * n2))
+		rows *= fmin(1, NOT_NEAR / by_size(f, (double)n2, 1));
 	cost = (double)rlx_k_fft_blocks(n2, f->lanes) * columns +
 	       (double)rlx_k_fft_blocks(n1, f->lanes) * rows;
 	cost += pieces_cost(f, &a, vectors);
@@ -411,19 +437,20 @@ static void put_root(const struct fft *f, void *table, int64_t re, int64_t im, i
 	put(f, table, im, -s);
 }
 
-/* Those of row @k, times @scale: columns i at numbers i and @lanes + i of the table. */
-static void put_lanes(const struct fft *f, const struct rlx_k_fft *a, int64_t k, double scale,
-		      void *table)
+/* Those of row @k, times the scale: of columns from @first on at vectors @at and @at + 1. */
+static void put_lanes(const struct fft *f, const struct rlx_k_fft *a, void *table, int64_t at,
+		      int64_t k, int64_t first)
 {
 	const int64_t n2 = rlx_k_fft_length(&a->core[1]), lanes = f->lanes;
 	/* a short line's columns share a vector with those of others */
 	const int64_t columns = n2 < lanes && lanes % n2 == 0 ? n2 : lanes;
+	const double scale = a->chirp_n ? 1 : a->scale;
 	double c, s;
 
 	for (int64_t i = 0; i < lanes; i++) {
-		rlx_fft_root(k * (i % columns) % a->n, a->n, &c, &s);
-		put(f, table, 2 * k * lanes + i, c * scale);
-		put(f, table, (2 * k + 1) * lanes + i, -s * scale);
+		rlx_fft_root(k * (first + i % columns) % a->n, a->n, &c, &s);
+		put(f, table, at * lanes + i, c * scale);
+		put(f, table, (at + 1) * lanes + i, -s * scale);
 	}
 }
 
@@ -521,19 +548,25 @@ static void matrix_tables(const struct fft *f, struct rlx_k_fft *a)
 {
 	const int64_t n1 = rlx_k_fft_length(&a->core[0]), lanes = f->lanes;
 	const int64_t n2 = rlx_k_fft_length(&a->core[1]);
-	const double scale = a->chirp_n ? 1 : a->scale;
 	const int64_t blocks = rlx_k_fft_blocks(n2, lanes);
+	const bool all = !portable(f) && a->n <= RLX_K_FFT_SQUARE_W && !a->chirp_n &&
+			 rlx_k_fft_square(a, lanes) && n2 >= lanes;
 	void *lane = new_table(f, n1 * lanes * 2, &a->lane_w);
 	void *block = new_table(f, blocks * n1 * 2, &a->block_w);
+	void *square = all ? new_table(f, blocks * n1 * lanes * 2, &a->square_w) : NULL;
 	int64_t k, i;
 
-	if (!lane || !block)
+	if (!lane || !block || (all && !square))
 		return;
 	for (k = 0; k < n1; k++) {
-		put_lanes(f, a, k, scale, lane);
-		for (i = 0; i < blocks; i++)
-			put_root(f, block, 2 * (i * n1 + k), 2 * (i * n1 + k) + 1,
-				 k * rlx_k_fft_first(a, n2, i, lanes), a->n);
+		put_lanes(f, a, lane, 2 * k, k, 0);
+		for (i = 0; i < blocks; i++) {
+			const int64_t first = rlx_k_fft_first(a, n2, i, lanes), at = i * n1 + k;
+
+			put_root(f, block, 2 * at, 2 * at + 1, k * first, a->n);
+			if (square)
+				put_lanes(f, a, square, 2 * at, k, first);
+		}
 	}
 }
 
@@ -663,6 +696,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 		.lo = lo, .f64 = dt == RLX_F64,
 		.bits = rlx_k_fft_bits(bytes),
 		.size = dt == RLX_F64 ? 8 : 4,
+		.threads = lo->strict ? SIZE_MAX : cpu_device_of(lo)->base.threads,
 		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse,
 		       .scale = s->scale },
 	};

@@ -150,20 +150,31 @@ static void columns_back(const struct rlx_k_fft *a, struct fft_tile t, cv *z, cv
 	store_chirped(a, &t, transform(core, x, x + core->n, NULL));
 }
 
-/* The next line, if there is one, of numbers that lie together, that a cache has room for. */
+/* What is to be fetched, such as the next line. */
 struct fft_next {
 	const char	*p;
 	int64_t		bytes;
 };
 
-static struct fft_next next_line(const struct rlx_k_fft *a, size_t unit)
+/* What a line lies in: numbers that lie together, that a cache has room for; or nothing. */
+static struct fft_next line_of(const struct rlx_k_fft_view *v, const void *p)
 {
 	enum { MOST = 2 << 20 };
-	const int64_t bytes = a->in.n * a->in.stride * (int64_t)sizeof(FT), at = (int64_t)unit + 1;
+	const int64_t bytes = v->n * v->stride * (int64_t)sizeof(FT);
 
-	if (a->in.stride > 2 || bytes > MOST || at == a->outer * a->inner)
+	return (struct fft_next){ p, v->stride > 2 || bytes > MOST ? 0 : bytes };
+}
+
+/* So few long ones are near as they are, and would displace one another. */
+enum { FEW_LINES = 2 };
+
+static struct fft_next next_line(const struct rlx_k_fft *a, size_t unit)
+{
+	const int64_t at = (int64_t)unit + 1, lines = a->outer * a->inner;
+
+	if (at == lines || lines <= FEW_LINES)
 		return (struct fft_next){ 0 };
-	return (struct fft_next){ (const char *)line_at(a->x, a, &a->in, at), bytes };
+	return line_of(&a->in, line_at(a->x, a, &a->in, at));
 }
 
 /* Part @i of @parts of it. */
@@ -183,10 +194,9 @@ static void convolved(const struct rlx_k_fft *a, struct fft_tile t, struct fft_n
 		      cv *buf)
 {
 	const int64_t blocks = rlx_k_fft_blocks(a->core[0].n, FW);
-	struct fft_next own = { (const char *)t.p,
-				t.view->n * t.view->stride * (int64_t)sizeof(FT) };
+	struct fft_next own = line_of(t.view, t.p);
 
-	own.bytes = next.bytes && t.view->stride <= 2 ? own.bytes : 0;
+	own.bytes = next.bytes ? own.bytes : 0;
 	for (int64_t i = 0; i < blocks; i++) {
 		fetch_line(next, i, blocks);
 		fetch_line(own, i, blocks);

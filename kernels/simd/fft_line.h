@@ -213,7 +213,7 @@ static void twiddle_columns(const struct rlx_k_fft *a, const struct fft_tile *t,
 		RLX_UNROLL
 		for (int l = 0; l < FW; l++)
 			v[l] = x[k + l];
-		twiddle_square(v, lane + k * 2 * FW, w + 2 * k, true, z);
+		twiddle_block(v, lane + k * 2 * FW, w + 2 * k, z);
 	}
 }
 
@@ -222,11 +222,12 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 {
 	const struct rlx_k_fft_core *core = &a->core[0];
 	const int64_t n1 = rlx_k_fft_length(core), n2 = rlx_k_fft_length(&a->core[1]);
-	const FT *w = table(a->block_w) + t.first / FW * n1 * 2;
+	const int64_t block = t.first / FW;
+	const FT *w = table(a->block_w) + block * n1 * 2;
 	struct fft_lines lines = { .swap = swap };
 	cv *x = buf;
 
-	t.first = rlx_k_fft_first(a, n2, t.first / FW, FW);
+	t.first = rlx_k_fft_first(a, n2, block, FW);
 	t.ne = n1;
 	t.nl = n2 - t.first < FW ? n2 - t.first : FW;
 	t.along_e = n2;
@@ -238,7 +239,7 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 		lines.from = t.p;
 		lines.from_e = t.to_e;
 		if (rlx_k_fft_square(a, FW)) {
-			squares(a, &lines, 1, w, z + t.first);
+			squares(a, &lines, block, 1, z + t.first);
 			return;
 		}
 	} else if (a->chirp_n) {
@@ -436,14 +437,21 @@ static void unfold(const struct rlx_k_fft *a, const FT *x, FT *y, int64_t n)
 	}
 }
 
-static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, bool swap, cv *z,
-			cv *buf)
+/*
+ * @own, what rows will write, is fetched on the way: they write few of its numbers at a time, far
+ * from those before.
+ */
+static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, struct fft_next own,
+			cv *z, cv *buf)
 {
-	for (int64_t i = 0; i < rlx_k_fft_length(&a->core[1]); i += FW) {
+	const int64_t n2 = rlx_k_fft_length(&a->core[1]);
+
+	for (int64_t i = 0; i < n2; i += FW) {
 		struct fft_tile one = *t;
 
 		one.first = i;
-		columns(a, one, swap, z, buf);
+		fetch_line(own, i / FW, rlx_k_fft_blocks(n2, FW));
+		columns(a, one, a->inverse, z, buf);
 	}
 }
 
@@ -471,17 +479,20 @@ static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 	struct fft_tile out = { .view = &a->out,
 				.p = (FT *)line_at(a->y, a, &a->out, (int64_t)unit) };
 	struct fft_tile ends = { .view = &pairs, .p = tmp };
+	const struct fft_next next = next_line(a, unit);
+	struct fft_next own = line_of(&a->out, out.p);
 
 	if (a->split == 2)
 		split(a, &(struct fft_split){ in.p, tmp, &a->in, &pairs }, 0, half);
 	if (a->in.kind == RLX_K_FFT_HALF)
 		unfold(a, in.p, tmp, n);
-	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, a->inverse,
-		    z, buf);
+	if (a->outer * a->inner <= FEW_LINES || a->chirp_n || a->split == 1)
+		own.bytes = 0;
+	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, own, z, buf);
 	if (a->chirp_n)
-		convolved(a, a->split == 1 ? ends : out, next_line(a, unit), z, buf);
+		convolved(a, a->split == 1 ? ends : out, next, z, buf);
 	else
-		all_rows(a, a->split == 1 ? &ends : &out, next_line(a, unit), z, buf);
+		all_rows(a, a->split == 1 ? &ends : &out, next, z, buf);
 	if (a->split == 1)
 		split(a, &(struct fft_split){ tmp, out.p, &pairs, &a->out }, 0, half + 1);
 }
@@ -513,7 +524,7 @@ static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
 static void units(const struct rlx_k_fft *a, size_t begin, size_t end, void *scratch)
 {
 #if RLX_VB > 16
-	if (by_squares(a)) {
+	if (rlx_k_fft_by_squares(a, FW, RLX_VB)) {
 		square_lines(a, begin, end, scratch);
 		return;
 	}

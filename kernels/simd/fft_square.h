@@ -18,48 +18,73 @@ static const FT *line_at(const void *base, const struct rlx_k_fft *a,
 	return (const FT *)base + line / a->inner * v->outer + line % a->inner * v->inner;
 }
 
-/* x[0 .. FW) times @lane and the factors @w of a block, if there are, to @z; lanes are elements. */
-RLX_INLINE void twiddle_square(const cv x[FW], const FT *lane, const FT *w, bool block, cv *z)
+/* x[0 .. FW) times the vectors of @w, to @z, elsewhere; lanes become elements. */
+RLX_INLINE void twiddle_square(const cv x[FW], const FT *w, cv *z)
+{
+#if RLX_VB == 32 && FW == 8	/* registers are for one square */
+	FT *p = (FT *)z;
+	FV r[FW];
+
+	RLX_UNROLL
+	for (int k = 0; k < 2; k++, p += FW) {
+		RLX_UNROLL
+		for (int64_t i = 0; i < FW; i++) {
+			FV re = F_LOADU(w + 2 * i * FW), im = F_LOADU(w + (2 * i + 1) * FW);
+
+			r[i] = k ? x[i].re * im + x[i].im * re : x[i].re * re - x[i].im * im;
+		}
+		F_TRANSPOSE(r);
+		RLX_UNROLL
+		for (int64_t i = 0; i < FW; i++)
+			F_STOREU(p + 2 * i * FW, r[i]);
+	}
+#else
+	RLX_UNROLL
+	for (int64_t i = 0; i < FW; i++)
+		z[i] = cv_mul(x[i], F_LOADU(w + 2 * i * FW), F_LOADU(w + (2 * i + 1) * FW));
+	turn(z);
+#endif
+}
+
+/* The same by @lane and the factors @w of a block. */
+RLX_INLINE void twiddle_block(const cv x[FW], const FT *lane, const FT *w, cv *z)
 {
 	RLX_UNROLL
 	for (int64_t i = 0; i < FW; i++) {
 		cv c = cv_mul(x[i], F_LOADU(lane + 2 * i * FW), F_LOADU(lane + (2 * i + 1) * FW));
 
-		z[i] = block ? cv_times(c, w + 2 * i) : c;
+		z[i] = cv_times(c, w + 2 * i);
 	}
 	turn(z);
 }
 
-/* @count vectors of columns whose element 0 is where @lines begin, times @w among others, to @z. */
+/* @count vectors of columns from @block on, whose element 0 is where @lines begin, to @z. */
 static __attribute__((noinline)) void squares(const struct rlx_k_fft *a,
-					      const struct fft_lines *lines, int64_t count,
-					      const FT *w, cv *z)
+					      const struct fft_lines *lines, int64_t block,
+					      int64_t count, cv *z)
 {
 	const FT *lane_w = table(a->lane_w), *from = lines->from;
+	const FT *w = table(a->block_w) + block * 2 * FW, *all = table(a->square_w);
 	const int64_t from_e = lines->from_e;
 	cv v[FW];
 
-	for (; count--; from += 2 * FW, w += 2 * FW, z += FW) {
+	all += all ? block * 2 * FW * FW : 0;
+	for (; count--; from += 2 * FW, z += FW) {
 		RLX_UNROLL
 		for (int i = 0; i < FW; i++)
 			v[i] = cv_load(from + i * from_e, lines->swap);
 		butterfly(v, FW);
-		twiddle_square(v, lane_w, w, true, z);
+		if (all) {
+			twiddle_square(v, all, z);
+			all += 2 * FW * FW;
+		} else {
+			twiddle_block(v, lane_w, w, z);
+			w += 2 * FW;
+		}
 	}
 }
 
 #if RLX_VB > 16
-/* Whether lines are whole squares and the rows of these. */
-static bool by_squares(const struct rlx_k_fft *a)
-{
-	const struct rlx_k_fft_core *rows = &a->core[1];
-
-	return a->mode == RLX_K_FFT_LINE && !a->split && !a->chirp_n &&
-	       rlx_k_fft_square(a, FW) && rows->n % FW == 0 && !rows->chirp_n &&
-	       of_lines(rows->factor[rows->n_factor - 1]) && rlx_k_fft_dense(&a->in, a->n) &&
-	       rlx_k_fft_dense(&a->out, a->n);
-}
-
 static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv *z)
 {
 	const int64_t n2 = a->core[1].n;
@@ -69,7 +94,7 @@ static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv
 	for (; begin < end; begin++) {
 		in.from = line_at(a->x, a, &a->in, (int64_t)begin);
 		out.to = (FT *)line_at(a->y, a, &a->out, (int64_t)begin);
-		squares(a, &in, n2 / FW, table(a->block_w), z);
+		squares(a, &in, 0, n2 / FW, z);
 		transform(&a->core[1], z, z + n2, &out);
 	}
 }
@@ -95,7 +120,7 @@ RLX_INLINE void shared_square(const struct rlx_k_fft *a, const FT *const *x, FT 
 	const bool swap = a->inverse;
 	const FT *lane_w = table(a->lane_w);
 	const int pieces = FW / c / 2;
-	cv v[FW];
+	cv v[FW], z[FW];
 
 	RLX_UNROLL
 	for (int i = 0; i < FW; i++) {
@@ -107,13 +132,13 @@ RLX_INLINE void shared_square(const struct rlx_k_fft *a, const FT *const *x, FT 
 		v[i] = swap ? (cv){ im, re } : (cv){ re, im };
 	}
 	butterfly(v, FW);
-	twiddle_square(v, lane_w, NULL, false, v);
+	twiddle_square(v, lane_w, z);
 	RLX_UNROLL
 	for (int l = 0; l < FW / c; l++) {
-		butterfly(v + c * l, c);
+		butterfly(z + c * l, c);
 		RLX_UNROLL
 		for (int k = 0; k < c; k++)
-			cv_store(y[l] + 2 * FW * k, v[c * l + k], swap);
+			cv_store(y[l] + 2 * FW * k, z[c * l + k], swap);
 	}
 }
 
