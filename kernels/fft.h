@@ -32,9 +32,9 @@ enum { RLX_K_FFT_SHORT = 32 };	/* numbers of a line that a GPU's thread has in r
 /*
  * A transform of vectors. Its passes are of a length without prime factors beyond
  * RLX_K_FFT_RADIX: pass k of radix r, with m = n / (factor[0] .. factor[k]), has in @w cos and
- * sin of 2 pi i / r for i in [0, r) if r is odd, then for p in [0, m) and i in [1, r) the twiddle
- * factor of p i / (m r). Bluestein, where chirp_n is not 0: a convolution of length n with a
- * chirp stands for the transform of length chirp_n.
+ * sin of 2 pi i / r for some i if r is odd (rlx_k_fft_roots()), then for p in [0, m) and i in
+ * [1, r) the twiddle factor of p i / (m r). Bluestein, where chirp_n is not 0: a convolution of
+ * length n with a chirp stands for the transform of length chirp_n.
  */
 struct rlx_k_fft_core {
 	int64_t		n;
@@ -131,6 +131,17 @@ static inline bool rlx_k_fft_odd_in_registers(int r, size_t vector_bytes)
 			    (bits > 3 && (r == 9 || r == 11 || r == 13 || r == 15)));
 }
 
+/*
+ * Numbers of a pass's roots, before its twiddle factors: of odd radices in registers those of i in
+ * [0, r), of others those of k i for k and i in [1, r / 2], a row for each k.
+ */
+static inline int64_t rlx_k_fft_roots(int r, size_t vector_bytes)
+{
+	if (r % 2 == 0)
+		return 0;
+	return rlx_k_fft_odd_in_registers(r, vector_bytes) ? 2 * r : (r / 2) * (r / 2) * 2;
+}
+
 /* Whether a pass of radix @r reads or writes lines by whole vectors. */
 static inline bool rlx_k_fft_of_lines(int r, size_t vector_bytes)
 {
@@ -143,7 +154,8 @@ static inline bool rlx_k_fft_of_lines(int r, size_t vector_bytes)
 /* Whether lines of @v are @n complex numbers side by side. */
 static inline bool rlx_k_fft_dense(const struct rlx_k_fft_view *v, int64_t n)
 {
-	return v->kind == RLX_K_FFT_COMPLEX && v->stride == 2 && v->n >= n;
+	return (v->kind == RLX_K_FFT_COMPLEX || v->kind == RLX_K_FFT_PAIRS) && v->stride == 2 &&
+	       v->part == 1 && v->n >= n;
 }
 
 /* Whether columns are done by one pass of as many elements as a vector has lanes. */
@@ -152,17 +164,17 @@ static inline bool rlx_k_fft_square(const struct rlx_k_fft *a, int64_t lanes)
 	return a->core[0].n == lanes && a->core[0].n_factor == 1 && !a->core[0].chirp_n;
 }
 
-/* Whether lines are whole squares and the rows of these. */
+/* Whether lines, or what they are split to or from, are whole squares and the rows of these. */
 static inline bool rlx_k_fft_by_squares(const struct rlx_k_fft *a, int64_t lanes,
 					size_t vector_bytes)
 {
 	const struct rlx_k_fft_core *rows = &a->core[1];
 
-	return a->mode == RLX_K_FFT_LINE && !a->split && !a->chirp_n &&
-	       rlx_k_fft_square(a, lanes) && rows->n % lanes == 0 && !rows->chirp_n &&
+	return a->mode == RLX_K_FFT_LINE && !a->chirp_n && rlx_k_fft_square(a, lanes) &&
+	       rows->n % lanes == 0 && !rows->chirp_n &&
 	       rlx_k_fft_of_lines(rows->factor[rows->n_factor - 1], vector_bytes) &&
-	       rlx_k_fft_dense(&a->in, lanes * rows->n) &&
-	       rlx_k_fft_dense(&a->out, lanes * rows->n);
+	       (a->split == 2 || rlx_k_fft_dense(&a->in, lanes * rows->n)) &&
+	       (a->split == 1 || rlx_k_fft_dense(&a->out, lanes * rows->n));
 }
 
 /* Whether the columns of a line are so few that several lines have them in a vector. */

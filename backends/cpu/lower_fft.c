@@ -48,14 +48,18 @@ static bool odd_in_registers(const struct fft *f, int64_t r)
 /* What a pass takes for an element, by radix; measured, in no unit. */
 static double pass_cost(const struct fft *f, int64_t r)
 {
-	static const float small[] = { [2] = 1.6f, [3] = 2.2f, [4] = 2, [5] = 3, [8] = 2.7f,
-					[16] = 3.4f };
-	static const float registers[] = { [3] = 2, [5] = 2.7f, [7] = 3.3f, [9] = 2.8f,
-					   [11] = 5, [13] = 6, [15] = 3.6f };
+	static const float few[] = { [2] = 1.6f, [3] = 2.1f, [4] = 2, [5] = 3, [7] = 4.6f,
+				     [8] = 3.1f };
+	static const float many[] = { [2] = 1.6f, [3] = 2, [4] = 2, [5] = 2.7f, [7] = 3.3f,
+				      [8] = 2.7f, [9] = 2.8f, [11] = 5, [13] = 6, [15] = 3.6f,
+				      [16] = 3.4f };
+	static const float portable[] = { [2] = 1.6f, [3] = 2.2f, [4] = 2, [5] = 3 };
 
-	if (odd_in_registers(f, r))
-		return registers[r];
-	return r < 6 || r == 8 || r == 16 ? small[r] : 1 + 0.55 * (double)r;
+	if (f->bits > 3)
+		return r <= 16 && many[r] > 0 ? many[r] : 1 + 0.55 * (double)r;
+	if (f->bits == 3)
+		return r <= 8 && few[r] > 0 ? few[r] : 3.5 + 0.38 * (double)r;
+	return r < 6 ? portable[r] : 1 + 0.55 * (double)r;
 }
 
 /* A pass over vectors that are not in the nearest cache. */
@@ -194,14 +198,15 @@ static double ends_cost(const struct fft *f, int64_t n)
 		return in + out;
 	/* halves are read, or written, with their mirrors */
 	return in + out + (a->split == 1 ? out : in) * 2 + (double)n / (double)f->lanes *
-	       (f->bits > 3 ? 5.7 : 11);
+	       (in + out > 0 || n < 2 * f->lanes ? (f->bits > 3 ? 5.7 : 11) : 4.5);
 }
 
 /* The same of a vector of lines, which are transposed if they are not side by side. */
 static double lanes_ends_cost(const struct fft *f, int64_t n)
 {
 	/* so many lines so far apart share places of the nearest cache */
-	const bool far = f->bits > 3 && 2 * (double)n * (double)f->size >= 4096;
+	const int64_t apart = 2 * n * (int64_t)f->size;
+	const bool far = f->bits > 3 ? apart >= 4096 : apart % 4096 == 0;
 	const double move = f->a.in.stride > 2 ? 2 : far ? 8 : 3;
 
 	if (portable(f))
@@ -240,7 +245,7 @@ static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double
 	if (portable(f))
 		return vectors * 10;
 	cost += vectors * 1.2 * odd;
-	if (!square || some_columns || some_rows || a->split)
+	if (!square || some_columns || some_rows)
 		cost += 60;
 	if (some_columns)
 		cost += (double)n1 * 5;
@@ -249,16 +254,22 @@ static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double
 	return cost;
 }
 
+/* Strict bits: a line is done alone as among others. */
+static double lines_of(const struct fft *f)
+{
+	return f->lo->strict ? 1 : (double)(f->a.outer * f->a.inner);
+}
+
 /*
  * Whether rows of a line are long, but read in order; others are few enough for a cache, but lie
- * far apart. At AVX-512 that is as bad as what neither cache holds.
+ * far apart. At AVX-512 that is as bad as what neither cache holds: of few lines less than that.
  */
 static bool in_order(const struct fft *f, const struct rlx_k_fft *a)
 {
 	const double bytes = 4 * (double)a->core[1].n * (double)vector_bytes(f);
 
 	return rlx_k_fft_by_squares(a, f->lanes, vector_bytes(f)) &&
-	       (f->bits == 3 || bytes <= 2 * FAR_BYTES);
+	       (f->bits == 3 || bytes <= (lines_of(f) < ENOUGH_LINES ? 1 : 2) * FAR_BYTES);
 }
 
 /* What cores take for n1 n2 = n, a line alone. */
@@ -316,12 +327,6 @@ static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core b
 		best[1] = one[1];
 	}
 	return least;
-}
-
-/* Strict bits: a line is done alone as among others. */
-static double lines_of(const struct fft *f)
-{
-	return f->lo->strict ? 1 : (double)(f->a.outer * f->a.inner);
 }
 
 /* How lines are done: a vector of them, or one; sets mode and cores of f->a. */
@@ -521,7 +526,8 @@ static void core_table(const struct fft *f, struct rlx_k_fft_core *c, bool whole
 
 	for (k = 0; k < c->n_factor; k++) {
 		m /= c->factor[k];
-		count += 2 * c->factor[k] + 2 * (c->factor[k] - 1) * m;
+		count += rlx_k_fft_roots(c->factor[k], vector_bytes(f)) +
+			 2 * (c->factor[k] - 1) * m;
 	}
 	w = new_table(f, count, &c->w);
 	m = c->n;
@@ -530,10 +536,12 @@ static void core_table(const struct fft *f, struct rlx_k_fft_core *c, bool whole
 			     &(struct spectrum){ .all = c->n, .scale = 1 }, &c->chirp,
 			     &c->spectrum);
 	for (k = 0; w && k < c->n_factor; k++) {
-		int64_t r = c->factor[k];
+		const int64_t r = c->factor[k], row = r / 2;
+		const int64_t roots = rlx_k_fft_roots((int)r, vector_bytes(f)) / 2;
 
-		for (i = 0; r % 2 && i < r; i++) {
-			rlx_fft_root(i, r, &re, &im);
+		for (i = 0; i < roots; i++) {
+			rlx_fft_root(odd_in_registers(f, r) ? i : (i / row + 1) * (i % row + 1) % r,
+				     r, &re, &im);
 			put(f, w, at++, re);
 			put(f, w, at++, im);
 		}

@@ -360,6 +360,14 @@ static bool side_by_side_there(const struct rlx_k_fft_view *v, int64_t n)
 	return v->stride == 2 && v->part == 1 && v->n >= n;
 }
 
+/* Elements half - FW + 1 to half: of pairs, element half is element 0. */
+static void split_ends(const FT *x, int64_t half, bool back, FT ends[2 * FW])
+{
+	memcpy(ends, x + 2 * (half - FW + 1), (2 * FW - 2) * sizeof(FT));
+	ends[2 * FW - 2] = x[back ? 2 * half : 0];
+	ends[2 * FW - 1] = back ? 0 : x[1];
+}
+
 /*
  * Elements [k, end) of lines that lie side by side, a vector at a time. The last one begins before
  * @k where it would end beyond the line's end.
@@ -370,22 +378,17 @@ static void split_vectors(const struct rlx_k_fft *a, const struct fft_split *s, 
 	const int64_t half = a->half, last = half + (a->split == 1) - FW;
 	const FT *w = table(a->split_w), *wi = w + half + 1, *x = s->x;
 	const bool back = a->split == 2;
-	FT ends[2 * FW];	/* elements half - FW + 1 to half */
+	FT ends[2 * FW];
 
-	memcpy(ends, x + 2 * (half - FW + 1), (2 * FW - 2) * sizeof(FT));
-	ends[2 * FW - 2] = x[back ? 2 * half : 0];	/* of pairs, element half is element 0 */
-	ends[2 * FW - 1] = back ? 0 : x[1];
+	split_ends(x, half, back, ends);
 	for (; k < end; k += FW) {
 		const int64_t at = k < last ? k : last;
 		const FT *q = at ? x + 2 * (half - at - FW + 1) : ends;
 		cv p = cv_load(at + FW > half ? ends : x + 2 * at, false), c;
-		FV q0 = F_LOADU(q), q1 = F_LOADU(q + FW);
 
 		if (back && !at)
 			p.im[0] = 0;
-		c = split_one(p, (cv){ __builtin_shufflevector(q0, q1, F_EVEN_BACK),
-				       __builtin_shufflevector(q0, q1, F_ODD_BACK) },
-			      F_LOADU(w + at), F_LOADU(wi + at), back);
+		c = split_one(p, cv_load_back(q), F_LOADU(w + at), F_LOADU(wi + at), back);
 		if (k + FW <= end) {
 			cv_store(s->y + 2 * at, c, false);
 		} else {
@@ -397,6 +400,43 @@ static void split_vectors(const struct rlx_k_fft *a, const struct fft_split *s, 
 	}
 }
 
+/*
+ * All elements of such lines, of 2 FW or more: those of a vector and their mirrors at once. Vectors
+ * that meet in the middle have the same elements.
+ */
+static void split_mirrored(const struct rlx_k_fft *a, const struct fft_split *s)
+{
+	const int64_t half = a->half;
+	const FT *w = table(a->split_w), *wi = w + half + 1, *x = s->x;
+	const bool back = a->split == 2;
+	FT ends[2 * FW];
+
+	split_ends(s->x, half, back, ends);
+	for (int64_t k = 0; 2 * k <= half; k += FW) {
+		const int64_t mirror = 2 * (half - k - FW + 1);
+		cv p = cv_load(x + 2 * k, false), q, e, t, c, d;
+
+		if (back && !k)
+			p.im[0] = 0;
+		q = cv_load_back(k ? x + mirror : ends);
+		p = cv_half(p);
+		q = cv_half((cv){ q.re, -q.im });
+		/* as split_one(); of the mirror the conjugate sum, and difference negated */
+		e = cv_add(p, q);
+		t = cv_mul(cv_mul_i(cv_sub(p, q)), F_LOADU(w + k),
+			   back ? -F_LOADU(wi + k) : F_LOADU(wi + k));
+		c = cv_add(e, t);
+		d = cv_sub(e, t);
+		cv_store(s->y + 2 * k, back ? d : c, false);
+		d = back ? c : d;
+		d = (cv){ __builtin_shufflevector(d.re, d.re, F_BACK),
+			  -__builtin_shufflevector(d.im, d.im, F_BACK) };
+		cv_store(k || !back ? s->y + mirror : ends, d, false);
+		if (back && !k)		/* element half is none */
+			memcpy(s->y + mirror, ends, (2 * FW - 2) * sizeof(FT));
+	}
+}
+
 /* Elements [k, end) of a spectrum's half from the one of pairs, or back. */
 static void split(const struct rlx_k_fft *a, const struct fft_split *s, int64_t k, int64_t end)
 {
@@ -404,7 +444,10 @@ static void split(const struct rlx_k_fft *a, const struct fft_split *s, int64_t 
 
 	if (half >= FW && side_by_side_there(s->in, half + (a->split == 2)) &&
 	    side_by_side_there(s->out, half + (a->split == 1))) {
-		split_vectors(a, s, k, end);
+		if (!k && end >= half && half >= 2 * FW)
+			split_mirrored(a, s);
+		else
+			split_vectors(a, s, k, end);
 		return;
 	}
 	for (; k < end; k += RLX_K_FFT_CHUNK)
@@ -466,6 +509,32 @@ static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t, struct
 		rows(a, *t, i, z, buf);
 	}
 }
+
+#if RLX_VB > 16
+/* By rlx_k_fft_by_squares(). */
+static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv *z)
+{
+	const int64_t n2 = a->core[1].n, half = a->half;
+	const struct rlx_k_fft_view pairs = dense(half);
+	struct fft_lines lines = { .from_e = 2 * n2, .to_e = 2 * FW, .swap = a->inverse };
+	FT *tmp = (FT *)(z + 3 * n2);
+
+	for (; begin < end; begin++) {
+		const FT *x = line_at(a->x, a, &a->in, (int64_t)begin);
+		FT *y = (FT *)line_at(a->y, a, &a->out, (int64_t)begin);
+
+		if (a->split == 2)
+			split(a, &(struct fft_split){ x, tmp, &a->in, &pairs }, 0, half);
+		lines.from = a->split == 2 ? tmp : x;
+		lines.to = a->split == 1 ? tmp : y;
+		squares(a, &lines, 0, n2 / FW, z);
+		lines.from = NULL;
+		transform(&a->core[1], z, z + n2, &lines);
+		if (a->split == 1)
+			split(a, &(struct fft_split){ tmp, y, &pairs, &a->out }, 0, half + 1);
+	}
+}
+#endif
 
 static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
 {

@@ -31,6 +31,8 @@
 #define F_BACK	7, 6, 5, 4, 3, 2, 1, 0
 #define F_HALVES_EVEN	0, 2, 8, 10, 4, 6, 12, 14
 #define F_HALVES_ODD	1, 3, 9, 11, 5, 7, 13, 15
+#define F_HALVES_EVEN_BACK	2, 0, 10, 8, 6, 4, 14, 12
+#define F_HALVES_ODD_BACK	3, 1, 11, 9, 7, 5, 15, 13
 #define F_EVEN_BACK	14, 12, 10, 8, 6, 4, 2, 0
 #define F_ODD_BACK	15, 13, 11, 9, 7, 5, 3, 1
 #elif FW == 4
@@ -41,6 +43,8 @@
 #define F_BACK	3, 2, 1, 0
 #define F_HALVES_EVEN	0, 4, 2, 6
 #define F_HALVES_ODD	1, 5, 3, 7
+#define F_HALVES_EVEN_BACK	0, 4, 2, 6
+#define F_HALVES_ODD_BACK	1, 5, 3, 7
 #define F_EVEN_BACK	6, 4, 2, 0
 #define F_ODD_BACK	7, 5, 3, 1
 #else
@@ -85,7 +89,7 @@ struct fft_pass {
 	const cv	*x;
 	cv		*y;
 	const FT	*w;	/* twiddle factors, r - 1 for each p */
-	const FT	*root;	/* cos and sin of 2 pi i / r */
+	const FT	*root;	/* cos and sin of 2 pi i / r: rlx_k_fft_roots() */
 	int64_t		s, m;	/* y[q + s (r p + k)] of x[q + s (p + m i)] */
 	const struct fft_lines	*lines;
 };
@@ -202,6 +206,15 @@ RLX_INLINE cv cv_load(const FT *p, bool swap)
 
 	return swap ? (cv){ im, re } : (cv){ re, im };
 }
+
+/* The same, the last element first. */
+RLX_INLINE cv cv_load_back(const FT *p)
+{
+	FV a = (FV)vf_of_halves(p + FW + FW / 2, p + FW / 2), b = (FV)vf_of_halves(p + FW, p);
+
+	return (cv){ __builtin_shufflevector(a, b, F_HALVES_EVEN_BACK),
+		     __builtin_shufflevector(a, b, F_HALVES_ODD_BACK) };
+}
 #else
 RLX_INLINE cv cv_load(const FT *p, bool swap)
 {
@@ -209,6 +222,14 @@ RLX_INLINE cv cv_load(const FT *p, bool swap)
 	FV re = __builtin_shufflevector(a, b, F_EVEN), im = __builtin_shufflevector(a, b, F_ODD);
 
 	return swap ? (cv){ im, re } : (cv){ re, im };
+}
+
+RLX_INLINE cv cv_load_back(const FT *p)
+{
+	FV a = F_LOADU(p), b = F_LOADU(p + FW);
+
+	return (cv){ __builtin_shufflevector(a, b, F_EVEN_BACK),
+		     __builtin_shufflevector(a, b, F_ODD_BACK) };
 }
 #endif
 
@@ -292,7 +313,9 @@ enum { HAS_SIXTEEN = RLX_VB == 64 };
 /* Radices 3 to 15, where rlx_k_fft_odd_in_registers() has them; else false. */
 RLX_INLINE bool odd_in_registers(const struct fft_pass *g, int r, int how)
 {
-	if (!rlx_k_fft_odd_in_registers(r, RLX_VB) || (RLX_VB == 32 && how != TWIDDLED))
+	/* the first is known where this is compiled */
+	if (RLX_VB <= 16 || (RLX_VB == 32 && how != TWIDDLED) ||
+	    !rlx_k_fft_odd_in_registers(r, RLX_VB))
 		return false;
 	if (r == 3)
 		radix_pass(g, 3, how);
@@ -363,41 +386,33 @@ struct fft_odd {
 	cv		sum[RLX_K_FFT_RADIX / 2], diff[RLX_K_FFT_RADIX / 2];
 };
 
-/*
- * Outputs k to k + n - 1 and r less these; beyond r / 2 that one again. What is loaded of an
- * element is for all of them.
- */
+/* Outputs k to k + n - 1 and r less these. What is loaded of an element is for all of them. */
 RLX_INLINE void odd_some(const struct fft_pass *g, const struct fft_odd *o, int r, int k, int n)
 {
+	const int64_t row = r / 2 * 2;
+	const FT *root = g->root + (k - 1) * row;
 	cv a[ODD_MOST], b[ODD_MOST];
-	int at[ODD_MOST], step[ODD_MOST];
 
 	RLX_UNROLL
 	for (int j = 0; j < n; j++) {
 		a[j] = o->first;
 		b[j] = (cv){ { 0 }, { 0 } };
-		at[j] = 0;
-		step[j] = k + j < r / 2 ? k + j : r / 2;
 	}
-	for (int i = 0; i < r / 2; i++) {
+	for (int i = 0; i < r / 2; i++, root += 2) {
 		RLX_UNROLL
 		for (int j = 0; j < n; j++) {
-			const FT *root;
-
-			at[j] += step[j];
-			at[j] -= at[j] >= r ? r : 0;
-			root = g->root + 2 * at[j];
-			a[j].re += o->sum[i].re * root[0];
-			a[j].im += o->sum[i].im * root[0];
-			b[j].re += o->diff[i].re * root[1];
-			b[j].im += o->diff[i].im * root[1];
+			a[j].re += o->sum[i].re * root[j * row];
+			a[j].im += o->sum[i].im * root[j * row];
+			b[j].re += o->diff[i].re * root[j * row + 1];
+			b[j].im += o->diff[i].im * root[j * row + 1];
 		}
 	}
 	RLX_UNROLL
 	for (int j = 0; j < n; j++) {
-		k = step[j];
-		o->y[g->s * k] = cv_times(cv_add(a[j], b[j]), o->w + 2 * (k - 1));
-		o->y[g->s * (r - k)] = cv_times(cv_sub(a[j], b[j]), o->w + 2 * (r - k - 1));
+		const int at = k + j;
+
+		o->y[g->s * at] = cv_times(cv_add(a[j], b[j]), o->w + 2 * (at - 1));
+		o->y[g->s * (r - at)] = cv_times(cv_sub(a[j], b[j]), o->w + 2 * (r - at - 1));
 	}
 }
 
@@ -419,10 +434,12 @@ RLX_INLINE void odd_step(const struct fft_pass *g, int64_t p, int64_t q, int r)
 		all = cv_add(all, o.sum[i]);
 	}
 	o.y[0] = all;
-	for (; ODD_MOST > 2 && r > 5 && k + ODD_MOST - 1 <= r / 2; k += ODD_MOST)
+	for (; ODD_MOST > 2 && k + ODD_MOST - 1 <= r / 2; k += ODD_MOST)
 		odd_some(g, &o, r, k, ODD_MOST);
-	for (; k <= r / 2; k += 2)
+	for (; k < r / 2; k += 2)
 		odd_some(g, &o, r, k, 2);
+	if (k == r / 2)
+		odd_some(g, &o, r, k, 1);
 }
 
 RLX_INLINE void odd_pass(const struct fft_pass *g, int r)
@@ -470,7 +487,7 @@ static cv *transform(const struct rlx_k_fft_core *c, cv *x, cv *other,
 
 		g.m /= r;
 		g.root = g.w;
-		g.w += r % 2 ? 2 * r : 0;
+		g.w += rlx_k_fft_roots(r, RLX_VB);
 		g.x = x;
 		g.y = other;
 		if (lines && lines->from && !k)

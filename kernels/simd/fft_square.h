@@ -85,20 +85,6 @@ static __attribute__((noinline)) void squares(const struct rlx_k_fft *a,
 }
 
 #if RLX_VB > 16
-static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv *z)
-{
-	const int64_t n2 = a->core[1].n;
-	struct fft_lines in = { .from_e = 2 * n2, .swap = a->inverse };
-	struct fft_lines out = { .to_e = 2 * FW, .swap = a->inverse };
-
-	for (; begin < end; begin++) {
-		in.from = line_at(a->x, a, &a->in, (int64_t)begin);
-		out.to = (FT *)line_at(a->y, a, &a->out, (int64_t)begin);
-		squares(a, &in, 0, n2 / FW, z);
-		transform(&a->core[1], z, z + n2, &out);
-	}
-}
-
 #if FW > 4
 typedef FT fft_half __attribute__((vector_size(RLX_VB / 2), aligned(sizeof(FT))));
 
