@@ -37,6 +37,16 @@ static inline size_t rlx_k_quant_units(const struct rlx_k_quant *a)
 }
 
 /*
+ * Kernel: lookup, y = table[x] of n bytes, by x's bits. One unit is RLX_K_QUANT_UNIT of them.
+ * Scratch: 0.
+ */
+struct rlx_k_lookup {
+	const uint8_t	*x, *table;	/* of 256 bytes */
+	uint8_t		*y;
+	size_t		n;
+};
+
+/*
  * Kernel: quant_range. Smallest and largest of x in pieces of
  * RLX_K_RANGE_UNIT; unit u writes range[2 u], range[2 u + 1]. There are
  * ceil(n / RLX_K_RANGE_UNIT) units. Scratch: 0.

@@ -47,6 +47,9 @@ rlx_value rlx_quant_add_bias(struct rlx_rewrite *rw, const struct rlx_node *n, r
  */
 bool rlx_quant_packed_weight(struct rlx_rewrite *rw, const struct rlx_node *n);
 
+/* A constant of @type that takes @data, NULL: out of memory; one that is equal may be it. */
+rlx_value rlx_quant_own(struct rlx_graph *g, struct rlx_type type, void *data);
+
 /* Elements of an f32 constant; NULL if @v is something else. */
 const float *rlx_quant_floats(const struct rlx_graph *g, uint32_t v);
 

@@ -52,7 +52,7 @@ bool rlx_quant_supports(const struct rlx_graph *g, const struct rlx_node *n)
 }
 
 /* A constant of @g that owns @data, which may be NULL: out of memory. */
-static rlx_value own(struct rlx_graph *g, struct rlx_type type, void *data)
+rlx_value rlx_quant_own(struct rlx_graph *g, struct rlx_type type, void *data)
 {
 	struct rlx_blob *b = NULL;
 	rlx_value v;
@@ -131,9 +131,9 @@ static bool weights(struct insert *q, const struct rlx_type *type, const float *
 		bytes[i] = (int8_t)fmaxf(-127, fminf(127, rintf(w[i] / s[c])));
 	}
 	wt.dtype = RLX_I8;
-	o->w_scale = own(q->rw.g, o->n_scale == 1 ? rlx_scalar(RLX_F32) :
+	o->w_scale = rlx_quant_own(q->rw.g, o->n_scale == 1 ? rlx_scalar(RLX_F32) :
 			 rlx_type(RLX_F32, o->n_scale), s);
-	o->w = own(q->rw.g, wt, bytes);
+	o->w = rlx_quant_own(q->rw.g, wt, bytes);
 	/* the constant's: equal ones that were there before take the place of @s */
 	o->scales = rlx_quant_floats(q->rw.g, o->w_scale.id);
 	return true;
@@ -159,7 +159,7 @@ static rlx_value bias_of(struct rlx_graph *g, const float *bias, int64_t n,
 		}
 		b[i] = (int32_t)v;
 	}
-	return own(g, rlx_type(RLX_I32, n), b);
+	return rlx_quant_own(g, rlx_type(RLX_I32, n), b);
 }
 
 static bool operands(struct insert *q, const struct rlx_node *n, struct operands *o)

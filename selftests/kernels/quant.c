@@ -192,4 +192,34 @@ TEST(rows_to_signed_bytes)
 		}
 }
 
+/* Any alignment and length, units in any order, up to the last of them. */
+TEST(bytes_looked_up)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int i = 0; i < 60; i++) {
+			size_t n = (size_t)kc_pick(&seed, i % 3 ? 1 : 4000, i % 3 ? 200 : 13000);
+			size_t at = (size_t)kc_pick(&seed, 0, 63), j;
+			struct kc_buf x = kc_buf_new(n + at, 1), y = kc_buf_new(n + at, 1);
+			struct kc_buf t = kc_buf_new(256, 1);
+			struct rlx_k_lookup a = { (uint8_t *)x.p + at, t.p, (uint8_t *)y.p + at, n };
+
+			for (j = 0; j < n + at; j++)
+				((uint8_t *)x.p)[j] = (uint8_t)kc_pick(&seed, 0, 255);
+			for (j = 0; j < 256; j++)
+				((uint8_t *)t.p)[j] = (uint8_t)kc_pick(&seed, 0, 255);
+			memset(y.p, 0xa5, n + at);
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->lookup, &a,
+			       (n + RLX_K_QUANT_UNIT - 1) / RLX_K_QUANT_UNIT, 0, &seed);
+			for (j = 0; j < at; j++)
+				CHECK(((uint8_t *)y.p)[j] == 0xa5);
+			for (j = 0; j < n; j++)
+				CHECK(a.y[j] == a.table[a.x[j]]);
+			kc_buf_free(&x);
+			kc_buf_free(&y);
+			kc_buf_free(&t);
+		}
+}
+
 TEST_MAIN()

@@ -9,7 +9,7 @@
 /* What the pass of this name leaves, on the CPU. */
 struct found {
 	unsigned int	q_matmul, q_conv, floats, quantizes;
-	unsigned int	converts, regions;	/* as it is compiled */
+	unsigned int	converts, regions, lookups;	/* as it is compiled */
 };
 
 /* quantize and dequantize by one scale. */
@@ -27,12 +27,13 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 	struct found *f = ctx;
 	uint32_t i;
 
-	f->converts = f->regions = 0;
+	f->converts = f->regions = f->lookups = 0;
 	for (i = 0; i < g->n_node; i++) {
 		unsigned int op = g->node[i].def->index;
 
 		f->converts += op == RLX_OP_quantize || op == RLX_OP_dequantize;
 		f->regions += op == RLX_OP_region;
+		f->lookups += op == RLX_OP_lookup;
 	}
 	if (strcmp(pass, "qdq"))
 		return;
@@ -220,6 +221,53 @@ TEST(a_sum_of_branches_reads_and_writes_bytes)
 		found = check_near(&n, 0, 0.1001);
 		CHECK_EQ(found.regions, 1);
 		CHECK_EQ(found.converts, 3);
+	}
+}
+
+/* One pointwise op of @y, or of it and @x. */
+static rlx_value drawn_step(struct xy_net *n, rlx_value x, rlx_value y)
+{
+	rlx_value c = xy_floats(n, rlx_test_rand(&n->seed) & 1 ? rlx_type(RLX_F32, 1) :
+				rlx_scalar(RLX_F32), -2, 2);
+
+	switch (rlx_test_rand(&n->seed) % 7) {
+	case 0: return rlx_emit(n->g, add, .a = y, .b = c);
+	case 1: return rlx_emit(n->g, mul, .a = x, .b = y);
+	case 2: return rlx_emit(n->g, hard_swish, .x = y);
+	case 3: return rlx_emit(n->g, div, .a = y, .b = c);
+	case 4: return rlx_emit(n->g, max, .a = y, .b = c);
+	case 5: return rlx_emit(n->g, sigmoid, .x = y);
+	}
+	return rlx_emit(n->g, sub, .a = x, .b = y);
+}
+
+/*
+ * What pointwise ops make of one quantized value is a table's, quantized between them or not, to
+ * the bit that the ops as they are written give; with a second value it is a region's
+ */
+TEST(functions_of_one_byte_are_looked_up)
+{
+	for (unsigned int i = 0; i < 40; i++) {
+		bool two = i % 8 == 7;
+		struct found found;
+		struct xy_net n;
+		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, 3, 7, 45)), y, z;
+		unsigned int steps = 1 + (unsigned int)(rlx_test_rand(&n.seed) % 4), k;
+
+		z = two ? round_trip(&n, x, 0.04, 77) : RLX_NONE;
+		x = y = round_trip(&n, x, 0.025, i & 1 ? 120 : 0);
+		for (k = 0; k < steps; k++) {
+			y = drawn_step(&n, x, y);
+			if (i & 2)
+				y = round_trip(&n, y, 0.03, 90);
+		}
+		if (two)
+			y = rlx_emit(n.g, add, .a = y, .b = z);
+		y = round_trip(&n, y, 0.05, i & 4 ? 0 : 128);
+		xy_end(&n, y);
+		found = check_near(&n, 0, two ? 0.05 : 0);
+		CHECK_EQ(found.regions, two);
+		CHECK_EQ(found.lookups, 1);
 	}
 }
 
