@@ -472,7 +472,9 @@ enum rlx_conv_i8_out {
  * One unit is a run of output pixels by some output channels; of conv_i8_group one
  * plane of @y, rlx_conv_i8_xsize() bytes in all: x padded, with @depth elements that
  * are multiplied at once side by side. These are channels, or neighbouring taps in
- * width where that leaves fewer groups, as with few channels.
+ * width where that leaves fewer groups, as with few channels. Of one tap without padding
+ * the planes of a group lie in panels, as conv_i8 reads them: so many pixels of each plane,
+ * then the next ones of each.
  */
 struct rlx_k_conv_i8 {
 	struct rlx_k_conv_nd shape;
@@ -492,6 +494,7 @@ struct rlx_k_conv_i8 {
 	size_t		packed;		/* of a channel's weights: whole steps of AMX tiles */
 	size_t		taps;		/* of a group: 1, or @depth */
 	size_t		across;		/* groups in the kernel's width */
+	size_t		panels;		/* pixels of one, if x lies in panels; or 0 */
 	size_t		padded[3], step[3];	/* planes of groups, every so many pixels */
 	struct rlx_k_conv_nd grouped;	/* the same convolution over groups */
 };

@@ -32,6 +32,8 @@ struct run {
 	const struct rlx_k_conv_i8 *a;
 	struct walk	walk;
 	int32_t		*panel, *sums, *xsum;
+	size_t		plane;		/* of results */
+	uint32_t	terms;
 	int32_t		x_zero;		/* as the elements in panels have it */
 	bool		sum_x;		/* some weight's zero point needs xsum */
 	struct unit_segs segs;
@@ -178,6 +180,13 @@ static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size
 	}
 }
 
+/* Add what the pass reads of a panel that need not be gathered to the sums of the inputs. */
+static void panel_sum(const struct run *r, const int32_t *x, size_t panel)
+{
+	for (size_t i = 0; i < r->pass.n; i++, x += PANEL)
+		sum_add(r, panel, x, 0x01010101);
+}
+
 /* Gather the pass's terms for the pixels of one panel. */
 static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 {
@@ -199,63 +208,94 @@ static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 		}
 }
 
-static void pass_run(const struct run *r, const struct unit *u, size_t first,
-		     size_t n)
+/* Take the zero points off and add the bias; sums wrap, so unsigned. */
+static __attribute__((noinline)) struct finish finish_of(const struct run *r, size_t oc)
 {
-	struct i8_tile t = { .n = n, .acc = first > 0 };
-	size_t i, p;
+	const struct rlx_k_conv_i8 *a = r->a;
+	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->packed;
+	struct finish f = { .add = a->bias ? (uint32_t)a->bias[oc] : 0,
+			    .scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0 };
+
+	if (DEPTH == 4) {
+		/* unsigned weights were moved down to fit */
+		f.wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) - (a->w_signed ? 0 : 128);
+		f.add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
+		f.add += (uint32_t)r->x_zero * f.wz * r->terms;
+	}
+	return f;
+}
+
+/* Results of @rows channels, from element @to on. */
+RLX_INLINE void rows_store(const struct run *r, struct sums s, const struct finish *f, size_t rows,
+			   size_t to, const bool wz)
+{
+	const struct rlx_k_conv_i8 *a = r->a;
+	const struct bounds q = bounds_of(a);
+
+	for (size_t o = 0; o < rows; o++, s.s += PANEL, to += r->plane) {
+		if (a->out == RLX_CONV_I32)
+			store_ints(&s, &f[o], (int32_t *)a->y + to);
+		else
+			store_bytes(&s, &f[o], &q, (uint8_t *)a->y + to, wz);
+	}
+}
+
+/*
+ * What the last pass gave of panel @p, from channel @oc on. Its pixels lie side by side, whatever
+ * rows they are of.
+ */
+static void panel_store(const struct run *r, const struct unit *u, const struct i8_tile *t,
+			size_t p, size_t oc, const struct finish *f)
+{
+	const size_t left = u->pixels - p * PANEL;
+	const struct sums s = { t->y, r->xsum + p * PANEL, PANEL, left < PANEL ? left : PANEL };
+	const size_t to = u->n * r->walk.a->y_n + oc * r->plane + u->pixel + p * PANEL;
+
+	if (DEPTH == 4 && r->sum_x)
+		rows_store(r, s, f, t->rows, to, true);
+	else
+		rows_store(r, s, f, t->rows, to, false);
+}
+
+/* The groups of panel @p from @first on. */
+static const int32_t *panel_at(const struct run *r, const struct unit *u, size_t p, size_t first)
+{
+	const struct rlx_k_conv_nd *g = r->walk.a;
+
+	if (DEPTH < 4 || !r->a->panels)
+		return r->panel + p * PANEL * KC;
+	return (const int32_t *)r->a->x + u->n * g->x_n + u->g * r->walk.icg * (g->x_n / g->ic) +
+	       ((u->pixel / PANEL + p) * r->walk.icg + first) * PANEL;
+}
+
+/* All tiles by all panels; behind the @last pass there are results. */
+static void pass_run(const struct run *r, const struct unit *u, size_t first, bool last)
+{
+	struct i8_tile t = { .n = r->pass.n, .acc = first > 0 };
+	struct finish f[RLX_CONV_I8_TILE_ROWS];
+	size_t i, p, o;
 
 	for (i = 0; i < u->tiles; i++) {
 		size_t row = conv_tile_first(r->walk.a, u->tile + i);
 		size_t rows = conv_tile_first(r->walk.a, u->tile + i + 1) - row;
+		size_t oc = u->g * r->walk.ocg + row;
 
-		t.w = (const int32_t *)r->a->w + first * rows +
-		      (u->g * r->walk.ocg + row) * r->a->packed;
+		t.w = (const int32_t *)r->a->w + first * rows + oc * r->a->packed;
 		if (rows != t.rows)	/* one of two, the higher ones first */
 			tiles_shape(rows);
 		t.rows = rows;
+		for (o = 0; last && o < rows; o++)
+			f[o] = finish_of(r, oc + o);
 		for (p = 0; p * PANEL < u->pixels; p++) {
 			t.k = u->pixels - p * PANEL > PANEL / 2 ? 2 : 1;
-			t.x = r->panel + p * PANEL * KC;
-			t.y = r->sums + (p * u->rows + row - u->row) * PANEL;
+			t.x = panel_at(r, u, p, first);
+			/* sums of one pass stay in the nearest cache */
+			t.y = t.acc || !last ? r->sums + (p * u->rows + row - u->row) * PANEL :
+					       r->sums;
 			tile_run(&t);
+			if (last)
+				panel_store(r, u, &t, p, oc, f);
 		}
-	}
-}
-
-/* Take the zero points off and add the bias; sums wrap, so unsigned. */
-static void finish_get(const struct run *r, size_t oc, struct finish *f)
-{
-	const struct rlx_k_conv_i8 *a = r->a;
-	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->packed;
-	size_t terms = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
-		       a->shape.k[2];
-
-	f->add = a->bias ? (uint32_t)a->bias[oc] : 0;
-	f->wz = 0;
-	f->scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0;
-	if (DEPTH == 4) {
-		/* unsigned weights were moved down to fit */
-		f->wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) - (a->w_signed ? 0 : 128);
-		f->add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
-		f->add += (uint32_t)r->x_zero * f->wz * (uint32_t)terms;
-	}
-}
-
-/* A unit's output pixels lie side by side, whatever rows they are of. */
-static void unit_store(const struct run *r, const struct unit *u)
-{
-	const struct rlx_k_conv_nd *g = r->walk.a;
-	const size_t plane = g->out[0] * g->out[1] * g->out[2];
-	struct sums s = { r->sums, r->xsum, u->rows * PANEL, u->pixels };
-	struct finish f;
-	size_t row, oc, to;
-
-	for (row = 0; row < u->rows; row++, s.s += PANEL) {
-		oc = u->g * r->walk.ocg + u->row + row;
-		to = u->n * g->y_n + oc * plane + u->pixel;
-		finish_get(r, oc, &f);
-		store_sums(&s, &f, r->a, to);
 	}
 }
 
@@ -276,6 +316,9 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 	r.walk = walk_of(g);
 	r.x_zero = x_zero(a);
 	r.sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed);
+	r.plane = g->out[0] * g->out[1] * g->out[2];
+	r.terms = (uint32_t)(a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
+			     a->shape.k[2]);
 	r.panel = scratch;
 	r.sums = r.panel + g->pixels * KC + C;
 	r.xsum = r.sums + g->pixels * g->rows;
@@ -285,14 +328,17 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 
 		unit_get(&r.walk, i, &u);
 		memset(r.xsum, 0, g->pixels * sizeof(*r.xsum));
-		unit_segs_get(&r.walk, &u, &r.segs);
+		if (!a->panels)
+			unit_segs_get(&r.walk, &u, &r.segs);
 		for (first = 0; t.tap < r.walk.taps; first += KC) {
 			pass_get(&r.pass, &t, &r.walk);
-			for (p = 0; p < r.segs.panels; p++)
-				panel_fill(&r, &u, p);
-			pass_run(&r, &u, first, r.pass.n);
+			for (p = 0; p * PANEL < u.pixels; p++)
+				if (DEPTH < 4 || !a->panels)
+					panel_fill(&r, &u, p);
+				else if (r.sum_x)
+					panel_sum(&r, panel_at(&r, &u, p, first), p);
+			pass_run(&r, &u, first, t.tap == r.walk.taps);
 		}
-		unit_store(&r, &u);
 	}
 	tiles_end();
 }
@@ -301,31 +347,28 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 RLX_INLINE void elements(const struct rlx_k_conv_i8 *a, uint32_t *dst, const uint8_t *x,
 			 size_t n, size_t step, unsigned int shift)
 {
-	const uint32_t flip = DEPTH == 4 && a->x_signed ? 0x80 : 0;
-	const int32_t zero = DEPTH == 4 ? 0 : zero_point(a);
+	const uint32_t flip = a->x_signed ? 0x80 : 0;
+	/* of pairs the zero point is taken off, with what the flip has added */
+	const uint32_t off = DEPTH == 4 ? 0 : (uint32_t)zero_point(a) + flip;
+	const uint32_t mask = DEPTH == 4 ? UINT8_MAX : UINT16_MAX;
 	size_t i;
 
-	if (DEPTH == 2 && a->x_signed)
-		for (i = 0; i < n; i++)
-			dst[i] |= (uint32_t)(uint16_t)((int8_t)x[i * step] - zero) << shift;
-	else if (DEPTH == 2)
-		for (i = 0; i < n; i++)
-			dst[i] |= (uint32_t)(uint16_t)(x[i * step] - zero) << shift;
-	else
-		for (i = 0; i < n; i++)
-			dst[i] |= (x[i * step] ^ flip) << shift;
+	for (i = 0; i < n; i++)
+		dst[i] |= (((x[i * step] ^ flip) - off) & mask) << shift;
 }
 
 /* Rows of a plane of groups; where whole rows follow one another they are one. */
 struct rows {
 	size_t	n[3];		/* planes, rows, groups of a row */
 	size_t	in[3], step[3], p[3];
+	size_t	planes, size;	/* of a group; of a plane with what fills up its last panel */
 };
 
 static struct rows rows_of(const struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
-	struct rows r;
+	struct rows r = { .planes = a->grouped.ic / s->groups,
+			  .size = a->grouped.x_n / a->grouped.ic };
 	size_t j;
 
 	for (j = 0; j < 3; j++) {
@@ -373,23 +416,37 @@ static void row_group(const struct rlx_k_conv_i8 *a, const struct rows *r, uint3
 		dst[i] |= pad;
 }
 
-/* The bytes of four channels, @plane apart, side by side: @n neighbours of a row. */
+RLX_INLINE vi side_by_side(vi b0, vi b1, vi b2, vi b3, vi flip)
+{
+	return (b0 | b1 << 8 | b2 << 16 | b3 << 24) ^ flip;
+}
+
+/* Bytes of four channels, @plane apart, side by side: @n of a row, @step apart. */
 static void interleave(uint32_t *restrict dst, const uint8_t *restrict x, size_t plane, size_t n,
-		       uint32_t flip)
+		       size_t step, uint32_t flip)
 {
 	const uint8_t *restrict x1 = x + plane, *restrict x2 = x1 + plane,
 		      *restrict x3 = x2 + plane;
-
+	const vi f = vi_set1((int32_t)flip);
 	size_t i = 0;
 
-	for (; i + C <= n; i += C)
-		vi_storeu((int32_t *)dst + i, (vi_loadu_u8(x + i) | vi_loadu_u8(x1 + i) << 8 |
-			  vi_loadu_u8(x2 + i) << 16 | vi_loadu_u8(x3 + i) << 24) ^ (int32_t)flip);
-	n -= i;
-	if (n)
-		vi_storen((int32_t *)dst + i, (vi_loadn_u8(x + i, n) | vi_loadn_u8(x1 + i, n) << 8 |
-			  vi_loadn_u8(x2 + i, n) << 16 | vi_loadn_u8(x3 + i, n) << 24) ^
-			  (int32_t)flip, n);
+	for (; step == 1 && i + C <= n; i += C)
+		vi_storeu(dst + i, side_by_side(vi_loadu_u8(x + i), vi_loadu_u8(x1 + i),
+						vi_loadu_u8(x2 + i), vi_loadu_u8(x3 + i), f));
+	if (step == 1 && i < n)
+		vi_storen((int32_t *)dst + i,
+			  side_by_side(vi_loadn_u8(x + i, n - i), vi_loadn_u8(x1 + i, n - i),
+				       vi_loadn_u8(x2 + i, n - i), vi_loadn_u8(x3 + i, n - i), f),
+			  n - i);
+	/* the last pair may end behind what is there */
+	for (; step == 2 && i + C < n; i += C)
+		vi_storeu(dst + i, side_by_side(vi_loadu_i16(x + 2 * i) & 255,
+						vi_loadu_i16(x1 + 2 * i) & 255,
+						vi_loadu_i16(x2 + 2 * i) & 255,
+						vi_loadu_i16(x3 + 2 * i), f));
+	for (; step > 1 && i < n; i++)
+		dst[i] = (x[i * step] | (uint32_t)x1[i * step] << 8 |
+			  (uint32_t)x2[i * step] << 16 | (uint32_t)x3[i * step] << 24) ^ flip;
 }
 
 /* row_groups() where four channels make a group, and neighbours neighbours. */
@@ -404,7 +461,7 @@ static void row_of_four(const struct rlx_k_conv_i8 *a, const struct rows *r, uin
 	for (i = 0; i < lo; i++)
 		dst[i] = pad;
 	if (lo < hi)
-		interleave(dst + lo, x, plane, hi - lo, a->x_signed ? 0x80808080 : 0);
+		interleave(dst + lo, x, plane, hi - lo, 1, a->x_signed ? 0x80808080 : 0);
 	for (i = hi; i < n; i++)
 		dst[i] = pad;
 }
@@ -425,30 +482,56 @@ static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint
 		row_group(a, r, dst, x ? x + j * next : NULL, j);
 }
 
+/* A row of @chans channels to panels, from pixel @at of @y on. */
+static void row_panels(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *y,
+		       const uint8_t *x, size_t at, size_t chans)
+{
+	const size_t plane = a->shape.in[0] * a->shape.in[1] * a->shape.in[2];
+	struct rows part = *r;
+	size_t i, n;
+
+	for (i = 0; i < r->n[2]; i += n, at += n, x += n * r->step[2]) {
+		uint32_t *dst = y + at / PANEL * PANEL * r->planes + at % PANEL;
+
+		n = PANEL - at % PANEL < r->n[2] - i ? PANEL - at % PANEL : r->n[2] - i;
+		if (chans == 4) {
+			interleave(dst, x, plane, n, r->step[2], a->x_signed ? 0x80808080 : 0);
+			continue;
+		}
+		part.n[2] = n;
+		part.in[2] = r->in[2] - i * r->step[2];
+		row_groups(a, &part, dst, x, chans);
+	}
+}
+
 void RLX_K(conv_i8_group)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_i8 *a = args;
 	const struct rlx_k_conv_nd *s = &a->shape;
 	const struct rows r = rows_of(a);
-	size_t icg = s->ic / s->groups, planes = a->grouped.ic / s->groups;
-	size_t plane = s->in[0] * s->in[1] * s->in[2], chans = DEPTH / a->taps, i, z, y;
-	size_t size = r.n[0] * r.n[1] * r.n[2];
+	size_t icg = s->ic / s->groups, chans = DEPTH / a->taps, i, z, y, at;
+	size_t plane = s->in[0] * s->in[1] * s->in[2];
 
 	(void)scratch;
 	for (i = begin; i < end; i++) {
-		size_t n = i / a->grouped.ic, g = i % a->grouped.ic / planes;
-		size_t c = i % planes * chans, left = icg - c < chans ? icg - c : chans;
-		const uint8_t *x = (const uint8_t *)a->x + n * s->x_n + (g * icg + c) * plane;
-		uint32_t *dst = (uint32_t *)a->y + i * size;
+		size_t ng = i / r.planes, c = i % r.planes;
+		uint32_t *dst = (uint32_t *)a->y + (a->panels ? ng * r.planes * r.size + c * PANEL :
+						    i * r.size);
+		const uint8_t *x = (const uint8_t *)a->x + ng / s->groups * s->x_n +
+				   (ng % s->groups * icg + c * chans) * plane;
+		size_t left = icg - c * chans < chans ? icg - c * chans : chans;
 
-		for (z = 0; z < r.n[0]; z++)
-			for (y = 0; y < r.n[1]; y++, dst += r.n[2]) {
+		for (at = z = 0; z < r.n[0]; z++)
+			for (y = 0; y < r.n[1]; y++, at += r.n[2]) {
 				/* before the input: beyond all that there is */
 				size_t iz = z * r.step[0] - r.p[0], iy = y * r.step[1] - r.p[1];
-				size_t at = (iz * r.in[1] + iy) * r.in[2];
+				const uint8_t *row = iz < r.in[0] && iy < r.in[1] ?
+						     x + (iz * r.in[1] + iy) * r.in[2] : NULL;
 
-				row_groups(a, &r, dst, iz < r.in[0] && iy < r.in[1] ? x + at : NULL,
-					   left);
+				if (DEPTH == 4 && a->panels)
+					row_panels(a, &r, dst, row, at, left);
+				else
+					row_groups(a, &r, dst + at, row, left);
 			}
 	}
 }

@@ -191,12 +191,17 @@ static void store(const struct dw *r, const struct part *p, size_t oc)
 	const struct finish f = { .add = a->bias ? (uint32_t)a->bias[oc] : 0,
 				  .scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0 };
 	const struct sums sums = { .s = r->row, .panel = PANEL, .pixels = p->cols };
+	const struct bounds q = bounds_of(a);
 
 	for (size_t l = 0; l < p->rows; l++) {
+		const size_t to = p->n * s->y_n + (oc * s->out[1] + p->y0 + l) * s->out[2] + p->x0;
+
 		for (size_t i = 0; i < p->cols; i += C)
 			vi_store(r->row + i, vi_trunc(vf_loadu(r->y + l * r->cut.pitch + i)));
-		store_sums(&sums, &f, a, p->n * s->y_n + (oc * s->out[1] + p->y0 + l) * s->out[2] +
-			   p->x0);
+		if (a->out == RLX_CONV_I32)
+			store_ints(&sums, &f, (int32_t *)a->y + to);
+		else
+			store_bytes(&sums, &f, &q, (uint8_t *)a->y + to, false);
 	}
 }
 

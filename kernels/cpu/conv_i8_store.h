@@ -40,37 +40,35 @@ static inline void store_ints(const struct sums *s, const struct finish *f, int3
 		vi_storen(y + i, sum_at(s, f, i, f->wz), s->pixels - i);
 }
 
-/* Scale, round, clamp. */
-RLX_INLINE void store_bytes(const struct sums *s, const struct finish *f,
-			    const struct rlx_k_conv_i8 *a, uint8_t *y, const bool wz)
+/* Of 8-bit results, for all channels. */
+struct bounds {
+	vf		lo, hi;
+	vi		zero;
+};
+
+RLX_INLINE struct bounds bounds_of(const struct rlx_k_conv_i8 *a)
 {
-	const vf lo = vf_set1((float)(a->lo - a->y_zero)), hi = vf_set1((float)(a->hi - a->y_zero));
+	return (struct bounds){ vf_set1((float)(a->lo - a->y_zero)),
+				vf_set1((float)(a->hi - a->y_zero)), vi_set1(a->y_zero) };
+}
+
+/* Scale, round, clamp. */
+RLX_INLINE void store_bytes(const struct sums *s, const struct finish *f, const struct bounds *q,
+			    uint8_t *y, const bool wz)
+{
 	const vf scale = vf_set1(f->scale);
-	const vi zero = vi_set1(a->y_zero);
 	const struct sums at = *s;
 	const struct finish by = *f;
 
 	for (size_t i = 0; i < at.pixels; i += RLX_VL) {
-		const vf v = vf_max(lo, vf_from_vi(sum_at(&at, &by, i, wz)) * scale);
-		const vu8q b = vi_low_8(vi_round(vf_min(hi, v)) + zero);
+		const vf v = vf_max(q->lo, vf_from_vi(sum_at(&at, &by, i, wz)) * scale);
+		const vu8q b = vi_low_8(vi_round(vf_min(q->hi, v)) + q->zero);
 
 		if (at.pixels - i >= RLX_VL)
 			memcpy(y + i, &b, RLX_VL);
 		else
 			memcpy(y + i, &b, at.pixels - i);
 	}
-}
-
-/* Element @to of the results and those behind it. */
-static inline void store_sums(const struct sums *s, const struct finish *f,
-			      const struct rlx_k_conv_i8 *a, size_t to)
-{
-	if (a->out == RLX_CONV_I32)
-		store_ints(s, f, (int32_t *)a->y + to);
-	else if (f->wz)
-		store_bytes(s, f, a, (uint8_t *)a->y + to, true);
-	else
-		store_bytes(s, f, a, (uint8_t *)a->y + to, false);
 }
 
 #endif

@@ -569,6 +569,22 @@ size_t rlx_conv_nd_xunits(const struct rlx_k_conv_nd *a)
 	return a->n * a->ic;
 }
 
+/*
+ * One tap that reads the input alone: what a group reads for pixels is one after the other. With
+ * groups of two it takes longer to write panels than rows.
+ */
+static bool i8_in_panels(const struct rlx_k_conv_i8 *a)
+{
+	const struct rlx_k_conv_nd *s = &a->shape;
+	size_t i;
+
+	if (a->depth < 4)
+		return false;
+	for (i = 0; i < 3 && s->k[i] == 1 && !s->p[i] && (s->out[i] - 1) * s->s[i] < s->in[i]; i++)
+		;
+	return i == 3;
+}
+
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
@@ -596,13 +612,15 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	}
 	if (!nd_ok(g))
 		return false;
-	g->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
+	g->c = rlx_conv_block(isa);
+	all = g->out[0] * g->out[1] * g->out[2];
+	a->panels = i8_in_panels(a) ? PAIR * g->c : 0;
+	g->x_n = g->ic * (a->panels ? ceil_div(all, a->panels) * a->panels :
+			  g->in[0] * g->in[1] * g->in[2]);
 	merge_rows(g);
 	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
-	g->c = rlx_conv_block(isa);
 	g->across = g->fold = 1;
 	/* fewer pixels while units are few: channels cut into more of them gather pixels again */
-	all = g->out[0] * g->out[1] * g->out[2];
 	for (most = RLX_CONV_ND_PANELS; most > 1; most /= 2)
 		if (g->n * g->groups * ceil_div(all, most * PAIR * g->c) >= ND_UNITS)
 			break;
@@ -639,8 +657,12 @@ size_t rlx_conv_i8_xunits(const struct rlx_k_conv_i8 *a)
 
 size_t rlx_conv_i8_xsize(const struct rlx_k_conv_i8 *a)
 {
-	/* the last row is read in whole vectors, by two where every other pixel is taken */
-	return (a->grouped.n * a->grouped.x_n + 2 * a->grouped.c) * sizeof(int32_t);
+	/*
+	 * The last row is read in whole vectors, by two where every other pixel is taken; of panels
+	 * whole steps of tiles, whose weights are 0 there.
+	 */
+	return (a->grouped.n * a->grouped.x_n +
+		max_sz(2 * a->grouped.c, a->panels * RLX_CONV_I8_STEP)) * sizeof(int32_t);
 }
 
 #endif
