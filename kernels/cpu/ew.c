@@ -3,6 +3,9 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/ew_gather.h"
 #include "kernels/cpu/ew_step.h"
+#ifdef RLX_V512		/* from vec.h */
+#include "kernels/cpu/ew_bytes.h"
+#endif
 
 rlx_k_fn RLX_K(ew), RLX_K(ew_parts);
 
@@ -308,6 +311,15 @@ void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
 	int64_t row = (int64_t)begin / a->pieces, piece = (int64_t)begin % a->pieces;
 	struct state st;
 
+#ifdef RLX_V512
+	struct ew_sum sum;
+
+	if (ew_sum_of(a, &sum)) {
+		ew_sum_run(&sum, begin * (size_t)a->block,
+			   (int64_t)end * a->block < inner ? end * (size_t)a->block : (size_t)inner);
+		return;
+	}
+#endif
 	setup(&st, a, scratch);
 	if (!a->flat)
 		locate(&st, row * inner);

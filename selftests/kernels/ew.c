@@ -606,4 +606,126 @@ TEST(cast_step_rounds_to_the_type)
 	}
 }
 
+/* A program of two branches of bytes: what it is to give, and where its numbers stand. */
+struct branches {
+	struct rlx_k_ew	a;
+	float		add[2], scale[2], by, zero;
+	bool		relu, is_signed;
+	float		scalar[2];	/* scales as inputs of one element */
+};
+
+/* Append a step of @src and number @v: immediate, constant, or in front of it; its operand. */
+static uint8_t by_number(struct rlx_k_ew *a, int op, uint8_t src, float v, uint64_t *seed)
+{
+	struct rlx_k_ew_step *s = &a->step[a->n_step];
+
+	if (kc_pick(seed, 0, 1)) {
+		*s = (struct rlx_k_ew_step){ .op = (uint8_t)op, .src = { src, RLX_EW_IMM },
+					     .imm.f = (double)v };
+		return RLX_EW_STEP(a->n_step++);
+	}
+	s[0] = (struct rlx_k_ew_step){ .op = RLX_EW_const_, .imm.f = (double)v };
+	s[1] = (struct rlx_k_ew_step){ .op = (uint8_t)op,
+				       .src = { RLX_EW_STEP(a->n_step), src } };
+	if (kc_pick(seed, 0, 1)) {
+		s[1].src[0] = src;
+		s[1].src[1] = RLX_EW_STEP(a->n_step);
+	}
+	a->n_step += 2;
+	return RLX_EW_STEP(a->n_step - 1);
+}
+
+static void draw_branches(struct branches *b, int64_t n, uint64_t *seed)
+{
+	struct rlx_k_ew *a = &b->a;
+	uint8_t x[2], y;
+	int k;
+
+	memset(b, 0, sizeof(*b));
+	a->n_in = 3;
+	a->n_out = a->rank = 1;
+	a->dim[0] = n;
+	for (k = 0; k < 2; k++) {
+		b->scale[k] = (float)rlx_test_uniform(seed, -0.1, 0.1);
+		b->add[k] = (float)(kc_pick(seed, 0, 2) ? kc_pick(seed, 0, 255) - 255 : 0);
+		a->in[k] = (struct rlx_k_ew_in){ .stride = { 1 }, .type = kc_pick(seed, 0, 1) ?
+						 RLX_U8 : RLX_I8 };
+		x[k] = (uint8_t)k;
+		if (b->add[k] != 0)
+			x[k] = by_number(a, RLX_EW_add, x[k], b->add[k], seed);
+	}
+	b->scalar[0] = b->scale[0];
+	a->in[2] = (struct rlx_k_ew_in){ .p = b->scalar, .type = RLX_F32 };
+	x[1] = by_number(a, RLX_EW_mul, x[1], b->scale[1], seed);
+	a->step[a->n_step] = (struct rlx_k_ew_step){ .op = RLX_EW_fma, .src = { x[0], 2, x[1] } };
+	y = RLX_EW_STEP(a->n_step++);
+	b->relu = kc_pick(seed, 0, 1);
+	if (b->relu) {
+		a->step[a->n_step] = (struct rlx_k_ew_step){ .op = RLX_EW_relu, .src = { y } };
+		y = RLX_EW_STEP(a->n_step++);
+	}
+	b->by = (float)rlx_test_uniform(seed, 1, 40);
+	y = by_number(a, RLX_EW_mul, y, b->by, seed);
+	a->step[a->n_step] = (struct rlx_k_ew_step){ .op = RLX_EW_round, .src = { y } };
+	y = RLX_EW_STEP(a->n_step++);
+	b->is_signed = kc_pick(seed, 0, 1);
+	b->zero = (float)(kc_pick(seed, 0, 1) ? kc_pick(seed, 0, 100) : 0);
+	if (b->zero != 0)
+		y = by_number(a, RLX_EW_add, y, b->zero, seed);
+	a->out[0] = (struct rlx_k_ew_out){ .type = b->is_signed ? RLX_I8 : RLX_U8, .src = y };
+}
+
+/* Element @i from the bytes @x and @y, with the last product rounded or not. */
+static int branches_sum(const struct branches *b, uint8_t x, uint8_t y, bool fused)
+{
+	float p = (float)(b->a.in[0].type == RLX_I8 ? (int8_t)x : x) + b->add[0];
+	float q = (float)(b->a.in[1].type == RLX_I8 ? (int8_t)y : y) + b->add[1];
+	volatile float right = q * b->scale[1], left = p * b->scale[0];
+	float v = fused ? fmaf(p, b->scale[0], right) : left + right;
+
+	v = b->relu && v < 0 ? 0 : v;
+	v = nearbyintf(v * b->by) + b->zero;
+	return (int)fminf(fmaxf(v, b->is_signed ? -128 : 0), b->is_signed ? 127 : 255);
+}
+
+/* At all levels, that of registers (v4) among them; also where the sum takes an operand's place. */
+TEST(sums_of_two_branches_of_bytes)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int t = 0; t < 60; t++) {
+			int64_t n = kc_pick(&seed, 1, t % 2 ? 90 : 9000), i;
+			struct kc_buf x = kc_buf_new((size_t)n, 1), y = kc_buf_new((size_t)n, 1);
+			struct kc_buf out = kc_buf_new((size_t)n, 1), was = kc_buf_new((size_t)n, 1);
+			struct branches b;
+			bool same = kc_pick(&seed, 0, 3) == 0;
+
+			draw_branches(&b, n, &seed);
+			for (i = 0; i < n; i++) {
+				((uint8_t *)x.p)[i] = (uint8_t)kc_pick(&seed, 0, 255);
+				((uint8_t *)y.p)[i] = (uint8_t)kc_pick(&seed, 0, 255);
+			}
+			memcpy(was.p, x.p, (size_t)n);
+			memset(out.p, 0xa5, (size_t)n);
+			b.a.in[0].p = x.p;
+			b.a.in[1].p = y.p;
+			b.a.out[0].p = same ? x.p : out.p;
+			rlx_k_ew_plan(RLX_ISA_V4, &b.a);
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &b.a, rlx_k_ew_units(&b.a),
+			       rlx_k_ew_scratch(&b.a), &seed);
+			for (i = 0; i < n; i++) {
+				uint8_t p = ((uint8_t *)was.p)[i], q = ((uint8_t *)y.p)[i];
+				uint8_t got = ((uint8_t *)b.a.out[0].p)[i];
+
+				CHECK(got == (uint8_t)branches_sum(&b, p, q, true) ||
+				      (!l && got == (uint8_t)branches_sum(&b, p, q, false)));
+			}
+			kc_buf_free(&x);
+			kc_buf_free(&y);
+			kc_buf_free(&out);
+			kc_buf_free(&was);
+		}
+}
+
 TEST_MAIN()
