@@ -49,7 +49,7 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
 	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
 	$(patsubst %,libuser/rt/%.c,body cache clone compile content device_buffer experts inside) \
-	$(wildcard libuser/serve/*_new.c) libuser/serve/connect.c \
+	$(wildcard libuser/serve/*_new.c) libuser/serve/connect.c libuser/serve/control.c \
 	$(patsubst %,libuser/rt/%.c,inspect policy program quant registry resident slot states) \
 	$(patsubst %,libuser/rt/%.c,store support trace view) \
 	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
