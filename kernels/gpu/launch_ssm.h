@@ -14,6 +14,8 @@
 #include "kernels/gpu/launch.h"
 #include "kernels/ssm.h"
 
+enum { RLX_G_SCAN_STEPS = 32 };	/* of a tile of selective_scan, at most */
+
 /*
  * How many chunks of @least steps or more make @want blocks of @blocks; 1 where two launches
  * would not gain.
@@ -72,15 +74,24 @@ static inline void rlx_g_linear_scan_launch(const void *args, struct rlx_g_launc
 	l->scratch = (uint64_t)(chunks * all) * 2 * sizeof(double);
 }
 
+/* Blocks that a multiprocessor has at once, as selective_scan.cu asks for. */
+static inline int64_t rlx_g_selective_scan_resident(const struct rlx_k_selective_scan *a,
+						    int64_t sms)
+{
+	return sms * (a->type == RLX_F64 ? 2 : a->type == RLX_F32 ? 4 : 5);
+}
+
 /*
- * Lanes of a channel: 4 states each or fewer, more lanes where warps are few. Few steps take what
- * it takes until operands are there, once for each block that a multiprocessor has one after the
- * other: so up to 16 states where more lanes were more blocks than 6 for each, and 8 of a step.
+ * Lanes of a channel: 4 states each or fewer, more lanes where that fills the multiprocessors
+ * better and chunks of steps would not. Few steps take what it takes until operands are there, once
+ * for each block that a multiprocessor has one after the other: so up to 16 states where more lanes
+ * were more blocks than 6 for each, and 8 of a step.
  */
 static inline int64_t rlx_g_selective_scan_lanes(const struct rlx_k_selective_scan *a,
 						 int64_t sms)
 {
 	const int64_t channels = a->batch * a->h, least = a->steps <= 2 ? 8 : 2;
+	const int64_t room = rlx_g_selective_scan_resident(a, sms) * RLX_K_SSM_THREADS;
 	int64_t lanes = 1;
 
 	if (a->steps <= 16) {
@@ -91,9 +102,22 @@ static inline int64_t rlx_g_selective_scan_lanes(const struct rlx_k_selective_sc
 	}
 	while (lanes < 32 && lanes * 4 < a->n)
 		lanes *= 2;
-	while (lanes < 32 && lanes * 2 <= a->n && channels * lanes < sms * 8 * 32)
+	if (a->steps >= 3 * RLX_G_SCAN_STEPS && channels * lanes * 3 <= room)
+		return lanes;
+	while (lanes < 32 && lanes * 2 <= a->n && channels * lanes * 2 <= room)
 		lanes *= 2;
 	return lanes;
+}
+
+/* Of @steps rows of @run out of @n: elements of an access; each thread of a block has one. */
+static inline int64_t rlx_g_scan_wide(int64_t n, int64_t run, int64_t steps, int64_t size,
+				      uint64_t at)
+{
+	int64_t vec = rlx_g_scan_vec(n, run, size, at);
+
+	while (vec > 1 && steps * run < vec * RLX_K_SSM_THREADS)
+		vec /= 2;
+	return vec;
 }
 
 static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_launch *l)
@@ -106,7 +130,11 @@ static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_la
 	const int64_t blocks = a->batch * rlx_g_ceil(a->h, channels);
 	const uint64_t at = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->state |
 			    (uint64_t)(uintptr_t)a->last;
-	int64_t steps = 8 * lanes < 32 ? 8 * lanes : 32, chunks, each;
+	const uint64_t x = (uint64_t)(uintptr_t)a->x | (uint64_t)(uintptr_t)a->delta |
+			   (uint64_t)(uintptr_t)a->z | (uint64_t)(uintptr_t)a->y;
+	const uint64_t b = (uint64_t)(uintptr_t)a->b | (uint64_t)(uintptr_t)a->c;
+	const int64_t bytes = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
+	int64_t steps = 8 * lanes < RLX_G_SCAN_STEPS ? 8 * lanes : RLX_G_SCAN_STEPS, chunks, each;
 
 	each = (3 * channels + 2 * lanes * states) * size;
 	while (steps > 1 && (steps * each > 40 << 10 || steps / 2 >= a->steps))
@@ -114,11 +142,13 @@ static inline void rlx_g_selective_scan_launch(const void *args, struct rlx_g_la
 	RLX_G_VARIANT(l, selective_scan, .SCAN_TYPE = a->type, .SCAN_LANES = (int32_t)lanes,
 		      .SCAN_STATES = (int32_t)states, .SCAN_STEPS = (int32_t)steps,
 		      .SCAN_TAIL = lanes * states != a->n,
-		      .SCAN_VEC = (int32_t)rlx_g_scan_vec(a->n, states, (int64_t)rlx_k_type_size(
-						(enum rlx_dtype)a->type), at));
+		      .SCAN_VEC = (int32_t)rlx_g_scan_vec(a->n, states, bytes, at),
+		      .SCAN_WIDE = (int32_t)rlx_g_scan_wide(a->h, channels, steps, bytes, x),
+		      .SCAN_ROW = (int32_t)rlx_g_scan_wide(a->n, lanes * states, steps, bytes, b));
 	if (a->n > 2048 || steps * each > l->most_shared)
 		return;
-	chunks = rlx_g_scan_chunks(blocks, sms * 4, a->steps, 4 * steps);
+	chunks = rlx_g_scan_chunks(blocks, rlx_g_selective_scan_resident(a, sms), a->steps,
+				   RLX_G_SCAN_STEPS);
 	rlx_g_line(l, blocks * chunks, RLX_K_SSM_THREADS);
 	l->shared = (uint32_t)(steps * each);
 	if (chunks == 1)

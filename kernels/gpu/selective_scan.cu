@@ -15,13 +15,13 @@
  * next, with x, delta, z and y once.
  * Limits: f64, computed so, f32, f16 and bf16, in f32; states up to 2,048 a channel.
  */
-/* Of few steps many blocks come after each other: more of these at a time hide more. */
 #if SCAN_TYPE == 1	/* f64 */
-#elif SCAN_STATES > 8 || SCAN_STEPS > 16	/* which have no room */
-#elif SCAN_STEPS <= 4 * SCAN_LANES && SCAN_STEPS * SCAN_STATES <= 64
+#elif SCAN_STATES > 8	/* which have no room */
+#elif SCAN_STEPS <= 16 && SCAN_STEPS <= 4 * SCAN_LANES && SCAN_STEPS * SCAN_STATES <= 64
+/* Of few steps many blocks come after each other: more of these at a time hide more. */
 #define RLX_G_BLOCKS	6
-#elif SCAN_STATES > 4
-#define RLX_G_BLOCKS	4
+#elif SCAN_STEPS <= 32
+#define RLX_G_BLOCKS	(SCAN_TYPE == 2 || SCAN_STATES > 4 ? 4 : 5)
 #endif
 #include "kernels/gpu/ssm_states.h"
 #include "kernels/ssm.h"
@@ -34,22 +34,56 @@ typedef ssm_states<elem, SCAN_STATES, SCAN_VEC> run;
 enum {
 	THREADS = RLX_K_SSM_THREADS, LANES = SCAN_LANES, STATES = SCAN_STATES, STEPS = SCAN_STEPS,
 	CHANNELS = THREADS / LANES, WIDTH = LANES * STATES, GROUP = STEPS < 4 ? STEPS : 4,
-	EACH = (STEPS * CHANNELS + THREADS - 1) / THREADS,	/* of x that a thread brings */
-	ROWS = (STEPS * WIDTH + THREADS - 1) / THREADS,		/* of b */
+	WIDE = SCAN_WIDE, ROW = SCAN_ROW,	/* elements of an access to x, to b */
+	EACH = (STEPS * CHANNELS / WIDE + THREADS - 1) / THREADS,	/* that a thread makes */
+	ROWS = (STEPS * WIDTH / ROW + THREADS - 1) / THREADS,
 };
 
 static DEV inline float decay(float delta, float a) { return fast_exp2(delta * a); }
 static DEV inline double decay(double delta, double a) { return exp(delta * a); }
 static DEV inline float rate(float a) { return a * 1.44269504f; }
 static DEV inline double rate(double a) { return a; }
-static DEV inline float soft(float x) { return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x))); }
+
+/* log(1 + e) / e of e from 0 to 1, fitted: off by 2^-24 of itself. */
+static DEV inline float log1p_ratio(float e)
+{
+	float p = 0.00512610214f;
+
+	p = fmaf(p, e, -0.0290740647f);
+	p = fmaf(p, e, 0.0775160867f);
+	p = fmaf(p, e, -0.136022476f);
+	p = fmaf(p, e, 0.190768807f);
+	p = fmaf(p, e, -0.24835399f);
+	p = fmaf(p, e, 0.333181217f);
+	p = fmaf(p, e, -0.49999445f);
+	return fmaf(p, e, 1);
+}
+
+/* max(x, 0) + log(1 + exp(-|x|)), of which nothing branches; what rounding -|x| by log2(e) loses */
+static DEV inline float soft(float x)
+{
+	const float m = -fminf(fabsf(x), 126), t = m * 1.44269504f;
+	const float e = fast_exp2(t), more = fmaf(m, 1.44269504f, -t) + m * 1.92596299e-8f;
+
+	return (x < 0 ? 0 : x) + e * fmaf(more, 0.693147181f, 1) * log1p_ratio(e);
+}
+
 static DEV inline double soft(double x) { return (x < 0 ? 0 : x) + log1p(exp(-fabs(x))); }
-static DEV inline float gate(float z) { return z / (1 + expf(-z)); }
+static DEV inline float gate(float z)
+{
+	return z * fast_reciprocal(1 + fast_exp2(-1.44269504f * z));
+}
+
 static DEV inline double gate(double z) { return z / (1 + exp(-z)); }
+
+template <int N> struct alignas(N * sizeof(mem)) some {
+	mem	v[N];
+};
 
 /* What a thread brings of some steps, as it lies in memory. */
 struct tile {
-	mem	x[EACH], delta[EACH], z[EACH], b[ROWS], c[ROWS];
+	some<WIDE>	x[EACH], delta[EACH], z[EACH];
+	some<ROW>	b[ROWS], c[ROWS];
 };
 
 /* What a block works on: steps [from, end) of the channels from @first on. */
@@ -57,7 +91,7 @@ struct work {
 	const mem	*x, *delta, *b, *c, *z;
 	mem		*y;
 	int64_t		h, n, first, from, end;
-	num		skip;		/* d of the channel that a thread brings and finishes */
+	some<WIDE>	skip;		/* d of the channels that a thread brings and finishes */
 	bool		softplus, skips;
 };
 
@@ -74,55 +108,104 @@ static DEV inline area area_of(unsigned char *p)
 		 at + 3 * STEPS * CHANNELS + STEPS * WIDTH };
 }
 
+/* @N numbers of shared memory, by up to 16 bytes. */
+template <int N> struct piece_of {
+	enum { EACH = N * sizeof(num) > 16 ? 16 / sizeof(num) : N };
+
+	struct alignas(EACH * sizeof(num)) type {
+		num	v[EACH];
+	};
+};
+
+template <int N> static DEV inline void put_all(num *to, const num *v)
+{
+	typedef piece_of<N> piece;
+
+#pragma unroll
+	for (int i = 0; i < N; i += piece::EACH) {
+		typename piece::type p;
+
+#pragma unroll
+		for (int j = 0; j < piece::EACH; j++)
+			p.v[j] = v[i + j];
+		*(typename piece::type *)(to + i) = p;
+	}
+}
+
+template <int N> static DEV inline void get_all(num *v, const num *from)
+{
+	typedef piece_of<N> piece;
+
+#pragma unroll
+	for (int i = 0; i < N; i += piece::EACH) {
+		const typename piece::type p = *(const typename piece::type *)(from + i);
+
+#pragma unroll
+		for (int j = 0; j < piece::EACH; j++)
+			v[i + j] = p.v[j];
+	}
+}
+
+/* The first of access @i to x, of the tile's steps by their channels; and of one to b. */
+static DEV inline int own(int i) { return (i * THREADS + (int)threadIdx.x) * WIDE; }
+static DEV inline int own_row(int i) { return (i * THREADS + (int)threadIdx.x) * ROW; }
+
 static DEV inline void bring(tile &t, const work &w, int64_t step)
 {
-	const int tid = (int)threadIdx.x;
+	const int left = (int)(w.end - step < STEPS ? w.end - step : STEPS);
+	const int64_t ch = w.first + own(0) % CHANNELS, from = step * w.h + ch;
 
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		const int e = i * THREADS + tid, s = e / CHANNELS;
-		const int64_t ch = w.first + e % CHANNELS;
-		const bool in = s < STEPS && step + s < w.end && ch < w.h;
-		const int64_t at = in ? (step + s) * w.h + ch : 0;
+		const int s = own(i) / CHANNELS;
+		const bool in = s < left && ch < w.h;
+		const int64_t at = in ? from + s * w.h : 0;
 
-		t.x[i] = load_if(w.x + at, in);
-		t.delta[i] = load_if(w.delta + at, in);
-		t.z[i] = load_if(w.z + at, in && w.z);
+		t.x[i] = load_or((const some<WIDE> *)(w.x + at), in, 0);
+		t.delta[i] = load_or((const some<WIDE> *)(w.delta + at), in, 0);
+		t.z[i] = load_or((const some<WIDE> *)(w.z + at), in && w.z, 0);
 	}
 #pragma unroll
 	for (int i = 0; i < ROWS; i++) {
-		const int e = i * THREADS + tid, s = e / WIDTH, k = e % WIDTH;
-		const bool in = s < STEPS && step + s < w.end && k < w.n;
+		const int s = own_row(i) / WIDTH, k = own_row(i) % WIDTH;
+		const bool in = s < left && k < w.n;
 		const int64_t at = in ? (step + s) * w.n + k : 0;
 
-		t.b[i] = load_if(w.b + at, in);
-		t.c[i] = load_if(w.c + at, in);
+		t.b[i] = load_or((const some<ROW> *)(w.b + at), in, 0);
+		t.c[i] = load_or((const some<ROW> *)(w.c + at), in, 0);
 	}
 }
 
 static DEV inline void spread(const tile &t, const work &w, const area &s)
 {
-	const int tid = (int)threadIdx.x;
-
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		const int e = i * THREADS + tid;
-		num delta = elem::get(t.delta[i]);
+		num in[2 * WIDE];
 
-		if (w.softplus)
-			delta = soft(delta);
-		if (e < STEPS * CHANNELS) {
-			s.in[2 * e] = delta;
-			s.in[2 * e + 1] = delta * elem::get(t.x[i]);
+#pragma unroll
+		for (int v = 0; v < WIDE; v++) {
+			num delta = elem::get(t.delta[i].v[v]);
+
+			if (w.softplus)
+				delta = soft(delta);
+			in[2 * v] = delta;
+			in[2 * v + 1] = delta * elem::get(t.x[i].v[v]);
 		}
+		if (own(i) < STEPS * CHANNELS)
+			put_all<2 * WIDE>(s.in + 2 * own(i), in);
 	}
 #pragma unroll
 	for (int i = 0; i < ROWS; i++) {
-		const int e = i * THREADS + tid;
+		num b[ROW], c[ROW];
 
-		if (e < STEPS * WIDTH) {
-			s.b[e] = elem::get(t.b[i]);
-			s.c[e] = elem::get(t.c[i]);
+#pragma unroll
+		for (int v = 0; v < ROW; v++) {
+			b[v] = elem::get(t.b[i].v[v]);
+			c[v] = elem::get(t.c[i].v[v]);
+		}
+		if (own_row(i) < STEPS * WIDTH) {
+			put_all<ROW>(s.b + own_row(i), b);
+			put_all<ROW>(s.c + own_row(i), c);
 		}
 	}
 }
@@ -130,20 +213,27 @@ static DEV inline void spread(const tile &t, const work &w, const area &s)
 /* Of steps from @step on what their sums, @d x and the gate make. */
 static DEV inline void finish(const tile &t, const work &w, const area &s, int64_t step)
 {
+	const int left = (int)(w.end - step < STEPS ? w.end - step : STEPS);
+	const int64_t ch = w.first + own(0) % CHANNELS, from = step * w.h + ch;
+
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		const int e = i * THREADS + (int)threadIdx.x, k = e / CHANNELS;
-		const int64_t ch = w.first + e % CHANNELS;
-		num y;
+		const int k = own(i) / CHANNELS;
+		some<WIDE> to;
+		num y[WIDE];
 
-		if (k >= STEPS || step + k >= w.end || ch >= w.h)
+		if (k >= left || ch >= w.h)
 			continue;
-		y = s.sum[e];
-		if (w.skips)
-			y += w.skip * elem::get(t.x[i]);
-		if (w.z)
-			y *= gate(elem::get(t.z[i]));
-		w.y[(step + k) * w.h + ch] = elem::put(y);
+		get_all<WIDE>(y, s.sum + own(i));
+#pragma unroll
+		for (int v = 0; v < WIDE; v++) {
+			if (w.skips)
+				y[v] += elem::get(w.skip.v[v]) * elem::get(t.x[i].v[v]);
+			if (w.z)
+				y[v] *= gate(elem::get(t.z[i].v[v]));
+			to.v[v] = elem::put(y[v]);
+		}
+		store_whole((some<WIDE> *)(w.y + from + k * w.h), to);
 	}
 }
 
@@ -279,6 +369,7 @@ static DEV inline void begin(states &st, const struct rlx_k_selective_scan &a,
 {
 	const int first = (int)threadIdx.x % LANES * STATES;
 
+#pragma unroll 4
 	for (int64_t c = 0; st.n > 0 && c < chunk; c++) {
 		const num *left = left_at(a, env, c, line) + first;
 		const num sum = *sum_at(a, env, chunks, c, line);
@@ -319,7 +410,7 @@ RLX_G_KERNEL_PDL(selective_scan, struct rlx_k_selective_scan, THREADS)
 			     STEPS : a.steps;
 	const int64_t channel = group * CHANNELS + threadIdx.x / LANES;
 	const int64_t line = entry * a.h + channel, row = entry * a.steps;
-	const int64_t brought = group * CHANNELS + threadIdx.x % CHANNELS;
+	const int64_t brought = group * CHANNELS + own(0) % CHANNELS;
 	const int first = (int)threadIdx.x % LANES * STATES;
 	const bool ahead = chunks > 1 && !env.pass, skips = a.d && !ahead;
 	const mem *rates = ssm_ptr<const mem>(a.a, env), *z = ssm_ptr<const mem>(a.z, env);
@@ -329,21 +420,21 @@ RLX_G_KERNEL_PDL(selective_scan, struct rlx_k_selective_scan, THREADS)
 		   ssm_ptr<const mem>(a.b, env) + row * a.n,
 		   ssm_ptr<const mem>(a.c, env) + row * a.n, a.z && !ahead ? z + row * a.h : NULL,
 		   ssm_ptr<mem>(a.y, env) + row * a.h, a.h, a.n, group * CHANNELS, chunk * each, 0,
-		   0, a.softplus != 0, skips };
+		   {}, a.softplus != 0, skips };
 	states st;
 	tile t;
 	run held, rate_of;
-	mem skip;
 
 	w.end = w.from + each < a.steps ? w.from + each : a.steps;
 	st.sum = 0;
 	st.n = channel < a.h ? (int)(a.n - first < STATES ? a.n - first : STATES) : 0;
 	pdl_wait();	/* no launch writes addresses */
 	bring(t, w, w.from);
-	skip = load_if(d + brought, skips && brought < a.h);
+#pragma unroll
+	for (int v = 0; v < WIDE; v++)
+		w.skip.v[v] = load_if(d + brought + v, skips && brought < a.h);
 	rate_of.load(rates + channel * a.n + first, st.n);
 	held.load(from + line * a.n + first, a.state && !ahead ? st.n : 0);
-	w.skip = elem::get(skip);
 #pragma unroll
 	for (int j = 0; j < STATES; j++) {
 		st.a[j] = rate(rate_of.get(j));
