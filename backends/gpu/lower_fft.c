@@ -101,26 +101,49 @@ static int64_t largest_prime(int64_t n)
 }
 
 /*
- * A length of small primes alone that is @least or more: of those that one launch does, what takes
- * the fewest instructions, else the smallest.
+ * How long @lines transforms of length @n take, by that of @cost for each element: other lengths
+ * than powers of two take longer than their instructions do (H200), most where powers of two lie
+ * within warps, but not where the lines lie side by side, nor where they have launches anyway.
  */
-static int64_t padded(int64_t least, int64_t longest)
+static double padded_time(int64_t n, int cost, const struct rlx_fft_step *s)
 {
-	int64_t best = INT64_MAX, fewest = INT64_MAX, p5, p3, n;
+	const bool few = (double)s->outer * (double)n < 1 << 21;
+	const double other = s->inner >= 4 || n > 1 << 17 ? 1 : n > 512 ? 1.3 : n > 128 ? 2 :
+			     few ? 1.6 : 1.2;
+
+	return (double)n * cost * (n & (n - 1) ? other : 1);
+}
+
+/*
+ * A length of small primes alone that is @least or more: of those that one launch does, what takes
+ * the least time, else the smallest, or the next power of two.
+ */
+static int64_t padded(int64_t least, int64_t longest, const struct rlx_fft_step *s)
+{
+	int64_t smallest = INT64_MAX, best, two = 1, p5, p3, n;
+	double fewest = HUGE_VAL, time;
 	int cost;
 
+	while (two < least)
+		two *= 2;
 	for (p5 = 1; p5 <= 625; p5 *= 5)
 		for (p3 = p5; p3 <= p5 * 729; p3 *= 3) {
 			for (n = p3; n < least; n *= 2)
 				;
-			best = n < best ? n : best;
+			smallest = n < smallest ? n : smallest;
 		}
-	for (n = best; best <= longest && n <= longest && n < best + best / 4; n++)
-		if (largest_prime(n) <= 7 && rlx_g_fft_radices(n, 16, &cost) && n * cost < fewest) {
-			fewest = n * cost;
-			least = n;
+	best = padded_time(two, 1, s) < padded_time(smallest, 1, s) ? two : smallest;
+	for (n = smallest; n <= longest && n <= two;
+	     n = n + 1 < smallest + smallest / 4 || n == two ? n + 1 : two) {
+		if (largest_prime(n) > 7 || !rlx_g_fft_radices(n, 16, &cost))
+			continue;
+		time = padded_time(n, cost, s);
+		if (time < fewest) {
+			fewest = time;
+			best = n;
 		}
-	return fewest < INT64_MAX ? least : best;
+	}
+	return best;
 }
 
 /* ---- an axis ---- */
@@ -178,7 +201,7 @@ static bool choose_parts(struct axis *x, const struct rlx_g_launch *l)
 	x->chirp.n = 0;
 	if (largest_prime(x->n) > RLX_K_FFT_GPU_RADIX) {
 		x->chirp = rlx_fft_chirp(x->s, x->n);
-		x->n = padded(rlx_fft_chirp_least(&x->chirp), one);
+		x->n = padded(rlx_fft_chirp_least(&x->chirp), one, x->s);
 	}
 	x->part[0] = x->n;
 	x->parts = 1;

@@ -18,29 +18,54 @@ static inline int rlx_g_fft_radix_cost(int r)
 }
 
 /*
- * The cheapest radices of @n, none larger than @most and, but for 7, 11 and 13, than @composite,
- * five bits each from the lowest on, the largest first; 0: there are none. @cost, in and out: what
- * they must cost less than.
+ * The same where all of a line of @n have @first, the largest radix, as butterflies of a thread
+ * each: a thread with several of another radix that are more than 24 elements spills registers,
+ * and a few threads with 15 each do, which takes twice as long (H200).
  */
-static inline uint32_t rlx_g_fft_search(int64_t n, int most, int composite, int passes, int *cost)
+static inline int rlx_g_fft_pass_cost(int64_t n, int first, int r)
+{
+	const int64_t threads = n / first, each = rlx_g_ceil(n / r, threads) * r;
+	const bool spills = (each > 24 && r <= 16) || (r == 15 && threads < 6);
+
+	return rlx_g_fft_radix_cost(r) << spills;
+}
+
+/* A line: its length, and the largest radix, which comes first; 0: none is chosen. */
+struct rlx_g_fft_line {
+	int64_t	n;
+	int	first;
+};
+
+/*
+ * The cheapest radices of @n of @line's, none larger than @most and, but for 7, 11 and 13, than
+ * @composite, five bits each from the lowest on, the largest first; 0: there are none. @cost, in
+ * and out: what they must cost less than.
+ */
+static inline uint32_t rlx_g_fft_search(int64_t n, int most, int composite, int passes,
+					struct rlx_g_fft_line line, int *cost)
 {
 	uint32_t best = 0;
 
 	for (int r = most; r > 1 && passes; r--) {
-		int left = *cost - rlx_g_fft_radix_cost(r);
+		const struct rlx_g_fft_line own = { line.n, line.first ? line.first : r };
+		int pass, left;
 		uint32_t rest;
 
-		if (n % r || left <= 0 || (r > composite && r != 7 && r != 11 && r != 13))
+		if (n % r || (r > composite && r != 7 && r != 11 && r != 13))
+			continue;
+		pass = rlx_g_fft_pass_cost(own.n, own.first, r);
+		left = *cost - pass;
+		if (left <= 0)
 			continue;
 		if (n == r) {
 			best = (uint32_t)r;
 			*cost -= left;
 			continue;
 		}
-		rest = rlx_g_fft_search(n / r, r, composite, passes - 1, &left);
+		rest = rlx_g_fft_search(n / r, r, composite, passes - 1, own, &left);
 		if (rest) {
 			best = rest << 5 | (uint32_t)r;
-			*cost = left + rlx_g_fft_radix_cost(r);
+			*cost = left + pass;
 		}
 	}
 	return best;
@@ -49,6 +74,7 @@ static inline uint32_t rlx_g_fft_search(int64_t n, int most, int composite, int 
 /* Radices beyond @composite, 16 at most, are primes alone. @cost: of an element. */
 static inline uint32_t rlx_g_fft_radices(int64_t n, int composite, int *cost)
 {
+	struct rlx_g_fft_line line = { n, 0 };
 	int64_t smooth = n;
 	uint32_t packed = 0, low = 0;
 	int passes = 6, large = 0, r;
@@ -56,6 +82,7 @@ static inline uint32_t rlx_g_fft_radices(int64_t n, int composite, int *cost)
 	*cost = 1 << 20;
 	for (r = RLX_K_FFT_GPU_RADIX; r > 16; r--)
 		for (; smooth % r == 0 && r % 2 && r % 3 && r % 5; smooth /= r) {
+			line.first = line.first ? line.first : r;
 			packed = packed << 5 | (uint32_t)r;
 			large += rlx_g_fft_radix_cost(r);
 			passes--;
@@ -65,9 +92,9 @@ static inline uint32_t rlx_g_fft_radices(int64_t n, int composite, int *cost)
 		return n == 1 ? 1 : passes < 0 ? 0 : packed;
 	}
 	if (passes == 6 && n > 8 && n < 48)	/* three threads at least have a line */
-		low = rlx_g_fft_search(n, (int)n / 3, composite, passes, cost);
+		low = rlx_g_fft_search(n, (int)n / 3, composite, passes, line, cost);
 	if (!low)
-		low = passes > 0 ? rlx_g_fft_search(smooth, 16, composite, passes, cost) : 0;
+		low = passes > 0 ? rlx_g_fft_search(smooth, 16, composite, passes, line, cost) : 0;
 	if (!low)
 		return 0;
 	*cost += large;
@@ -117,7 +144,8 @@ static inline int rlx_g_fft_side(const struct rlx_k_fft_gpu *a, bool out, int64_
 	int what = v->kind;
 
 	for (int i = 0; i < 4; i++) {
-		odd |= out ? a->digit[i].out : a->digit[i].in;
+		if (a->digit[i].n > 1)
+			odd |= out ? a->digit[i].out : a->digit[i].in;
 		dense = dense && !(out ? a->digit[i].out_at : a->digit[i].in_at);
 	}
 	if (v->part == 1 && odd % 2 == 0 && (uintptr_t)(out ? a->y : a->x) % (2 * size) == 0)
@@ -156,13 +184,14 @@ static inline int rlx_g_fft_passes(uint32_t radices)
 
 /*
  * Radices, and threads of a line. Threads that do not fill the device wait for their own
- * instructions: there smaller radices, which have more threads of fewer elements. What a pass more
- * takes pays only where each multiprocessor has some warps, and has twice as many then.
+ * instructions: there smaller radices, which have more threads of fewer elements, the sooner the
+ * fewer threads there are. What a pass more takes pays only where each multiprocessor has some
+ * warps, but not many, and has twice as many then.
  */
 static inline void rlx_g_fft_threads(const struct rlx_k_fft_gpu *a, struct rlx_g_fft_tile *t,
 				     int64_t processors)
 {
-	const int64_t lines = a->digit[0].n * rlx_g_fft_others(a), fill = 512 * processors;
+	const int64_t lines = a->digit[0].n * rlx_g_fft_others(a), fill = 768 * processors;
 	int cost, c;
 
 	t->radices = rlx_g_fft_radices(a->n, 16, &cost);
@@ -171,10 +200,12 @@ static inline void rlx_g_fft_threads(const struct rlx_k_fft_gpu *a, struct rlx_g
 		const uint32_t radices = rlx_g_fft_radices(a->n, c, &cost);
 		const int64_t threads = a->n / (radices ? radices & 31 : a->n);
 		const int more = rlx_g_fft_passes(radices) - rlx_g_fft_passes(t->radices);
-		const bool some = lines * t->threads >= 96 * processors;
+		const int64_t all = lines * t->threads;
+		const int64_t least = all < 128 * processors ? 24 : 25;	/* for 20 */
 
-		if (!more ? 4 * threads >= 5 * t->threads :
-		    more == 1 && some && threads >= 2 * t->threads) {
+		if (!more ? 20 * threads >= least * t->threads :
+		    more == 1 && all >= 96 * processors && all < 512 * processors &&
+		    threads >= 2 * t->threads) {
 			t->radices = radices;
 			t->threads = threads;
 		}
@@ -195,9 +226,9 @@ static inline void rlx_g_fft_lines(const struct rlx_k_fft_gpu *a, struct rlx_g_f
 	lines = lines > 1 ? lines : 1;
 	while (lines > 1 &&
 	       (lines / 2 >= n || rlx_g_fft_shared(a->n, lines, number) > most ||
-		(across ? lines > 16 / number &&
-		 (t->threads * lines > 512 ||
-		  (t->threads * lines > 64 && rlx_g_ceil(n, lines) * others < processors)) :
+		(across ? (lines > 16 / number && t->threads * lines > 512) ||
+		 (t->threads * lines > 64 && rlx_g_ceil(n, lines) * others <
+		  (lines > 32 / number ? processors : lines > 16 / number ? processors / 3 : 0)) :
 		 rlx_g_ceil(n, lines) * others < 2 * processors && t->threads * lines > few)))
 		lines /= 2;
 	if (lines > 4 && across)	/* lest the last block has few */
