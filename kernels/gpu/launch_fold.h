@@ -310,42 +310,57 @@ static inline void rlx_g_topk_block_cost(const void *args, const struct rlx_g_la
 	t->dram_bytes = (double)a->outer * (double)a->inner * (double)a->n * digits;
 }
 
+/* Sizes of a tile; behind these, those of which the k best are selected first. */
 static inline bool rlx_g_topk_radix_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
-	int64_t items = 4 << i, lines = a->outer * a->inner, tiles = rlx_g_ceil(a->n, 256 * items);
-	int64_t rows = lines < 128 ? lines * 32 : 4096;	/* of digits, eight a block */
+	const bool select = i > 2;
+	const int64_t items = 4 << (select ? i - 2 : i), lines = a->outer * a->inner;
+	const int64_t n = select ? a->k : a->n, tiles = rlx_g_ceil(n, 256 * items);
+	const int64_t rows = lines < 128 ? lines * 32 : 4096;	/* of digits, eight a block */
+	const int64_t all = rlx_g_ceil(a->n, 256 * items), digits = rlx_g_radix_digits(a);
 
-	if (i > 2)
+	if (i > 4)
 		return false;
-	rlx_g_line(l, !a->k ? 0 : rows > lines * tiles ? rows : lines * tiles, 256);
-	l->can = items * rlx_g_topk_item(a) <= 128;
-	RLX_G_VARIANT(l, topk_radix, .ELEM_TYPE = a->type, .RADIX_ITEMS = (int32_t)items);
-	l->n_launches = 3 * rlx_g_radix_digits(a);
-	l->scratch = (uint64_t)lines * ((uint64_t)a->n * 2 * rlx_g_topk_item(a) +
+	rlx_g_line(l, !a->k ? 0 : rows > lines * all ? rows : lines * all, 256);
+	l->can = items * rlx_g_topk_item(a) <= 128 && (!select || a->k < a->n);
+	RLX_G_VARIANT(l, topk_radix, .ELEM_TYPE = a->type, .RADIX_ITEMS = (int32_t)items,
+		      .RADIX_SELECT = select);
+	l->n_launches = (uint32_t)(3 * digits + (select ? digits + 3 : 0));
+	l->scratch = (uint64_t)lines * ((uint64_t)n * 2 * rlx_g_topk_item(a) +
 					(uint64_t)(tiles + 1) * 256 * 4);
+	if (select)
+		l->scratch += (uint64_t)lines * (uint64_t)(digits * (256 + 4) + all) * 4;
 	return true;
 }
 
 /*
  * Launches wait for memory: 2 us each. An item is read twice and written once for each digit, by
  * runs that cost a third more than their bytes (H200: 500 lines of 20,000 f32 in 728 us).
+ * Selection reads x once for each digit, and twice more, and has each launch look for a digit.
  */
 static inline void rlx_g_topk_radix_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
 {
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
-	double x = (double)a->outer * (double)a->inner * (double)a->n;
-	double digits = rlx_g_radix_digits(a), items = l->param.topk_radix.RADIX_ITEMS;
+	const struct rlx_g_topk_radix_param *p = &l->param.topk_radix;
+	const double x = (double)a->outer * (double)a->inner * (double)a->n;
+	const double sorted = p->RADIX_SELECT ? (double)a->k / (double)(a->n ? a->n : 1) : 1;
+	const double digits = rlx_g_radix_digits(a), items = p->RADIX_ITEMS;
 
 	t->rate = RLX_G_RATE_fma_f32;
 	t->blocks = (double)a->outer * (double)a->inner *
 		    (double)rlx_g_ceil(a->n, 256 * (int64_t)items);
 	t->resident = items < 16 ? 4 : 3;
 	t->begin_ns = 2000 * (double)l->n_launches;
-	t->end_ns = 0.25 * digits * 8 * (200 + items * 90);
-	t->alone_bytes = digits * x * rlx_g_topk_item(a) * 4;
+	t->end_ns = 0.25 * digits * 8 * (200 + items * 90) * sorted;
+	t->alone_bytes = digits * x * sorted * rlx_g_topk_item(a) * 4;
 	t->dram_bytes = x * (double)rlx_k_type_size((enum rlx_dtype)a->type);
+	if (p->RADIX_SELECT) {
+		t->begin_ns *= 1.5;
+		t->end_ns += 0.25 * 8 * (digits + 2) * (300 + items * 20);
+		t->alone_bytes += (digits + 1) * t->dram_bytes;
+	}
 }
 
 static inline void rlx_g_topk_describe(const void *args, char *buf, size_t size)

@@ -372,7 +372,7 @@ TEST(topk_long)
 static void radix_launch(const void *args, struct rlx_g_launch *l)
 {
 	CHECK(rlx_g_topk_radix_plan(args, (unsigned int)select_way, l));
-	if (!l->can)
+	if (!l->can)	/* no room for so many items, or k is all */
 		CHECK(rlx_g_topk_radix_plan(args, 0, l));
 }
 
@@ -391,18 +391,33 @@ TEST(topk_radix)
 	}
 }
 
+/* The k best are selected by digits first: every type, few different ones, one and almost all. */
+TEST(topk_radix_select)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 36; i++) {
+		int64_t n = kc_pick(&seed, 2, i % 4 ? 3000 : 40000);
+
+		select_way = 3 + i % 2;
+		one_topk(sizes(kc_pick(&seed, 1, 3), n, kc_pick(&seed, 0, 2) ? 1 : 2,
+			       i % 9 == 1 ? 1 : i % 9 == 2 ? n - 1 : kc_pick(&seed, 1, n - 1),
+			       i % 2 ? RLX_F32 : any_type(&seed)), radix_launch, &seed);
+	}
+}
+
 /* Integers have a digit a byte. */
 TEST(topk_radix_integers)
 {
 	static const int type[] = { RLX_I8, RLX_U8, RLX_BOOL, RLX_I16, RLX_U16, RLX_I32, RLX_U32 };
 	uint64_t seed = rlx_test_seed();
 
-	for (int i = 0; i < 14; i++) {
+	for (int i = 0; i < 28; i++) {
 		int64_t n = kc_pick(&seed, 1, 3000);
 
-		select_way = i % 3;
+		select_way = i % 5;
 		one_topk(sizes(kc_pick(&seed, 1, 3), n, 1, kc_pick(&seed, 0, 1) ? n : 1 + n / 2,
-			       type[i / 2]), radix_launch, &seed);
+			       type[i / 4]), radix_launch, &seed);
 	}
 }
 
