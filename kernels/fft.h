@@ -165,14 +165,12 @@ static inline bool rlx_k_fft_square(const struct rlx_k_fft *a, int64_t lanes)
 }
 
 /* Whether lines, or what they are split to or from, are whole squares and the rows of these. */
-static inline bool rlx_k_fft_by_squares(const struct rlx_k_fft *a, int64_t lanes,
-					size_t vector_bytes)
+static inline bool rlx_k_fft_by_squares(const struct rlx_k_fft *a, int64_t lanes)
 {
 	const struct rlx_k_fft_core *rows = &a->core[1];
 
 	return a->mode == RLX_K_FFT_LINE && !a->chirp_n && rlx_k_fft_square(a, lanes) &&
-	       rows->n % lanes == 0 && !rows->chirp_n &&
-	       rlx_k_fft_of_lines(rows->factor[rows->n_factor - 1], vector_bytes) &&
+	       !rows->chirp_n && rows->n >= lanes && (rows->n % lanes == 0 || a->overlap) &&
 	       (a->split == 2 || rlx_k_fft_dense(&a->in, lanes * rows->n)) &&
 	       (a->split == 1 || rlx_k_fft_dense(&a->out, lanes * rows->n));
 }

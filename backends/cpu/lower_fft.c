@@ -207,7 +207,8 @@ static double lanes_ends_cost(const struct fft *f, int64_t n)
 	/* so many lines so far apart share places of the nearest cache */
 	const int64_t apart = 2 * n * (int64_t)f->size;
 	const bool far = f->bits > 3 ? apart >= 4096 : apart % 4096 == 0;
-	const double move = f->a.in.stride > 2 ? 2 : far ? 8 : 3;
+	const double near = f->bits > 3 || apart <= 2048 ? 3 : 6;
+	const double move = f->a.in.stride > 2 ? 2 : far ? 8 : near;
 
 	if (portable(f))
 		return 2 * (double)n;
@@ -240,7 +241,8 @@ static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double
 	/* passes read and write at the ends */
 	const bool from = of_lines(f, columns->factor[0]);
 	const bool to = of_lines(f, rows->factor[rows->n_factor - 1]);
-	double cost = vectors * ((square ? 1.5 : 4) + (from ? 0 : 3) + (to ? 0 : 3));
+	double cost = vectors * ((square ? 1.5 : 4) + (from ? 0 : 3) +
+				 (to ? 0 : square ? 2 : 3));
 
 	if (portable(f))
 		return vectors * 10;
@@ -268,7 +270,7 @@ static bool in_order(const struct fft *f, const struct rlx_k_fft *a)
 {
 	const double bytes = 4 * (double)a->core[1].n * (double)vector_bytes(f);
 
-	return rlx_k_fft_by_squares(a, f->lanes, vector_bytes(f)) &&
+	return rlx_k_fft_by_squares(a, f->lanes) &&
 	       (f->bits == 3 || bytes <= (lines_of(f) < ENOUGH_LINES ? 1 : 2) * FAR_BYTES);
 }
 
@@ -282,6 +284,7 @@ static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2]
 	double cost;
 
 	a.mode = RLX_K_FFT_LINE;
+	a.overlap = overlaps(f, n1 * n2);
 	a.core[0] = core[0];
 	a.core[1] = core[1];
 	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))

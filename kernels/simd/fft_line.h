@@ -511,12 +511,26 @@ static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t, struct
 }
 
 #if RLX_VB > 16
+/* The rows of squares @z, to a line. */
+static void square_rows(const struct rlx_k_fft_core *rows, cv *z, FT *line, bool swap)
+{
+	const struct fft_lines to = { .to = line, .to_e = 2 * FW, .swap = swap };
+
+	if (of_lines(rows->factor[rows->n_factor - 1])) {
+		transform(rows, z, z + rows->n, &to);
+		return;
+	}
+	z = transform(rows, z, z + rows->n, NULL);
+	for (int64_t i = 0; i < rows->n; i++)
+		cv_store(line + i * 2 * FW, z[i], swap);
+}
+
 /* By rlx_k_fft_by_squares(). */
 static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv *z)
 {
-	const int64_t n2 = a->core[1].n, half = a->half;
+	const int64_t n2 = a->core[1].n, half = a->half, last = n2 % FW;
 	const struct rlx_k_fft_view pairs = dense(half);
-	struct fft_lines lines = { .from_e = 2 * n2, .to_e = 2 * FW, .swap = a->inverse };
+	struct fft_lines lines = { .from_e = 2 * n2, .swap = a->inverse };
 	FT *tmp = (FT *)(z + 3 * n2);
 
 	for (; begin < end; begin++) {
@@ -526,10 +540,11 @@ static void square_lines(const struct rlx_k_fft *a, size_t begin, size_t end, cv
 		if (a->split == 2)
 			split(a, &(struct fft_split){ x, tmp, &a->in, &pairs }, 0, half);
 		lines.from = a->split == 2 ? tmp : x;
-		lines.to = a->split == 1 ? tmp : y;
 		squares(a, &lines, 0, n2 / FW, z);
-		lines.from = NULL;
-		transform(&a->core[1], z, z + n2, &lines);
+		lines.from += 2 * (n2 - FW);
+		if (last)	/* some columns again */
+			squares(a, &lines, n2 / FW, 1, z + n2 - FW);
+		square_rows(&a->core[1], z, a->split == 1 ? tmp : y, a->inverse);
 		if (a->split == 1)
 			split(a, &(struct fft_split){ tmp, y, &pairs, &a->out }, 0, half + 1);
 	}
@@ -593,7 +608,7 @@ static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
 static void units(const struct rlx_k_fft *a, size_t begin, size_t end, void *scratch)
 {
 #if RLX_VB > 16
-	if (rlx_k_fft_by_squares(a, FW, RLX_VB)) {
+	if (rlx_k_fft_by_squares(a, FW)) {
 		square_lines(a, begin, end, scratch);
 		return;
 	}
