@@ -208,21 +208,28 @@ static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 		}
 }
 
+/* Of pairs there is little to it, which in line would be copied. */
+#if DEPTH == 4
+#define FINISH_INLINE	RLX_INLINE
+#else
+#define FINISH_INLINE	static __attribute__((noinline))
+#endif
+
 /* Take the zero points off and add the bias; sums wrap, so unsigned. */
-static __attribute__((noinline)) struct finish finish_of(const struct run *r, size_t oc)
+FINISH_INLINE void finish_get(const struct run *r, size_t oc, struct finish *f)
 {
 	const struct rlx_k_conv_i8 *a = r->a;
 	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->packed;
-	struct finish f = { .add = a->bias ? (uint32_t)a->bias[oc] : 0,
-			    .scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0 };
 
+	f->add = a->bias ? (uint32_t)a->bias[oc] : 0;
+	f->wz = 0;
+	f->scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0;
 	if (DEPTH == 4) {
 		/* unsigned weights were moved down to fit */
-		f.wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) - (a->w_signed ? 0 : 128);
-		f.add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
-		f.add += (uint32_t)r->x_zero * f.wz * r->terms;
+		f->wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) - (a->w_signed ? 0 : 128);
+		f->add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
+		f->add += (uint32_t)r->x_zero * f->wz * r->terms;
 	}
-	return f;
 }
 
 /* Results of @rows channels, from element @to on. */
@@ -285,7 +292,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first, bo
 			tiles_shape(rows);
 		t.rows = rows;
 		for (o = 0; last && o < rows; o++)
-			f[o] = finish_of(r, oc + o);
+			finish_get(r, oc + o, &f[o]);
 		for (p = 0; p * PANEL < u->pixels; p++) {
 			t.k = u->pixels - p * PANEL > PANEL / 2 ? 2 : 1;
 			t.x = panel_at(r, u, p, first);
@@ -466,6 +473,39 @@ static void row_of_four(const struct rlx_k_conv_i8 *a, const struct rows *r, uin
 		dst[i] = pad;
 }
 
+/* The group of four neighbouring taps at place @i of a row, of which some may be padding. */
+static uint32_t taps_at(const struct rlx_k_conv_i8 *a, const struct rows *r, const uint8_t *x,
+			size_t i)
+{
+	uint32_t group = 0;
+
+	for (size_t j = 0; j < 4; j++) {
+		const size_t at = i + j * a->shape.d[2] - r->p[2];	/* before 0: beyond all */
+		const uint32_t v = x && at < r->in[2] ? x[at] ^ (a->x_signed ? 0x80u : 0) :
+						       (uint32_t)x_zero(a);
+
+		group |= v << 8 * j;
+	}
+	return group;
+}
+
+/* row_groups() where four taps make a group: within the row all of them are there. */
+static void row_of_taps(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
+			const uint8_t *x)
+{
+	const size_t n = r->n[2], d = a->shape.d[2];
+	const size_t all = x && r->in[2] > 3 * d ? r->in[2] - 3 * d : 0;
+	const size_t lo = all && r->p[2] < n ? r->p[2] : n, hi = all < n - lo ? lo + all : n;
+	size_t i;
+
+	for (i = 0; i < lo; i++)
+		dst[i] = taps_at(a, r, x, i);
+	if (lo < hi)
+		interleave(dst + lo, x, d, hi - lo, 1, a->x_signed ? 0x80808080 : 0);
+	for (i = hi; i < n; i++)
+		dst[i] = taps_at(a, r, x, i);
+}
+
 /* One row of groups of @n channels, the first of them at @x; NULL: it is padding. */
 static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
 		       const uint8_t *x, size_t n)
@@ -475,6 +515,10 @@ static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint
 
 	if (n == 4 && DEPTH == 4 && a->taps == 1 && r->step[2] == 1) {
 		row_of_four(a, r, dst, x);
+		return;
+	}
+	if (DEPTH == 4 && a->taps == 4 && r->step[2] == 1) {
+		row_of_taps(a, r, dst, x);
 		return;
 	}
 	memset(dst, 0, r->n[2] * sizeof(*dst));
