@@ -114,6 +114,7 @@ struct rlx_k_fft {
 };
 
 enum { RLX_K_FFT_CHUNK = 128 };
+enum { RLX_K_FFT_SHARED = 32768 };	/* threads may share lines of so many, with the same bits */
 enum { RLX_K_FFT_SQUARE_W = 4096 };	/* the longest lines that have square_w */
 
 /* Bits of the largest even radix, whose numbers are in registers; 2: there are none to spare. */

@@ -16,7 +16,7 @@ static const double FAR_BYTES = 1536 << 10;
 /* Lines of more than this, with their results, come from memory. */
 static const double MEMORY_BYTES = 6 << 20;
 /* A line is done by one thread if it is shorter, or if there are some. */
-enum { SHARED_LINE = 32768, ENOUGH_LINES = 3 };
+enum { SHARED_LINE = RLX_K_FFT_SHARED, ENOUGH_LINES = 3 };
 
 struct fft {
 	struct rlx_lower	*lo;
@@ -228,12 +228,18 @@ static bool overlaps(const struct fft *f, int64_t n)
 	return !portable(f) && !shares(f, n);
 }
 
+/* The same for costs: where bits are strict they hang on no number of lines. */
+static bool may_overlap(const struct fft *f, int64_t n)
+{
+	return !portable(f) && (f->lo->strict || !shares(f, n));
+}
+
 /* What lines take to be read, turned and written by @a, in pieces unless they are all squares. */
 static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double vectors)
 {
 	const struct rlx_k_fft_core *columns = &a->core[0], *rows = &a->core[1];
 	const int64_t n1 = rlx_k_fft_length(columns), n2 = rlx_k_fft_length(rows);
-	const bool square = rlx_k_fft_square(a, f->lanes), overlap = overlaps(f, n1 * n2);
+	const bool square = rlx_k_fft_square(a, f->lanes), overlap = may_overlap(f, n1 * n2);
 	/* whether some vectors are not whole, or do not begin where lines of a cache do */
 	const bool some_columns = overlap ? n2 < f->lanes : n2 % f->lanes;
 	const bool some_rows = overlap ? n1 < f->lanes : n1 % f->lanes;
@@ -284,12 +290,12 @@ static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2]
 	double cost;
 
 	a.mode = RLX_K_FFT_LINE;
-	a.overlap = overlaps(f, n1 * n2);
+	a.overlap = may_overlap(f, n1 * n2);
 	a.core[0] = core[0];
 	a.core[1] = core[1];
 	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))
 		return vectors * (pass_cost(f, n1) + 1 + pass_cost(f, n2));
-	if (in_order(f, &a) && !shares(f, n1 * n2))
+	if (in_order(f, &a) && a.overlap)
 		rows *= fmin(1, NOT_NEAR / by_size(f, (double)n2, 1));
 	cost = (double)rlx_k_fft_blocks(n2, f->lanes) * columns +
 	       (double)rlx_k_fft_blocks(n1, f->lanes) * rows;
