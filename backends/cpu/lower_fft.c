@@ -222,16 +222,13 @@ static bool shares(const struct fft *f, int64_t n)
 	       f->a.outer * f->a.inner < ENOUGH_LINES;
 }
 
-/* Whether the last vector of columns, and of rows, is of some of those before it too. */
+/*
+ * Whether the last vector of columns, and of rows, is of some of those before it too. Where bits
+ * are strict that hangs on no number of lines: long ones are done as if threads shared them.
+ */
 static bool overlaps(const struct fft *f, int64_t n)
 {
-	return !portable(f) && !shares(f, n);
-}
-
-/* The same for costs: where bits are strict they hang on no number of lines. */
-static bool may_overlap(const struct fft *f, int64_t n)
-{
-	return !portable(f) && (f->lo->strict || !shares(f, n));
+	return !portable(f) && !(f->lo->strict ? n >= SHARED_LINE : shares(f, n));
 }
 
 /* What lines take to be read, turned and written by @a, in pieces unless they are all squares. */
@@ -239,7 +236,7 @@ static double pieces_cost(const struct fft *f, const struct rlx_k_fft *a, double
 {
 	const struct rlx_k_fft_core *columns = &a->core[0], *rows = &a->core[1];
 	const int64_t n1 = rlx_k_fft_length(columns), n2 = rlx_k_fft_length(rows);
-	const bool square = rlx_k_fft_square(a, f->lanes), overlap = may_overlap(f, n1 * n2);
+	const bool square = rlx_k_fft_square(a, f->lanes), overlap = overlaps(f, n1 * n2);
 	/* whether some vectors are not whole, or do not begin where lines of a cache do */
 	const bool some_columns = overlap ? n2 < f->lanes : n2 % f->lanes;
 	const bool some_rows = overlap ? n1 < f->lanes : n1 % f->lanes;
@@ -290,7 +287,7 @@ static double line_cost(const struct fft *f, const struct rlx_k_fft_core core[2]
 	double cost;
 
 	a.mode = RLX_K_FFT_LINE;
-	a.overlap = may_overlap(f, n1 * n2);
+	a.overlap = overlaps(f, n1 * n2);
 	a.core[0] = core[0];
 	a.core[1] = core[1];
 	if (!portable(f) && rlx_k_fft_shares(&a, f->lanes))

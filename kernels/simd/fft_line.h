@@ -444,7 +444,7 @@ static void split(const struct rlx_k_fft *a, const struct fft_split *s, int64_t 
 
 	if (half >= FW && side_by_side_there(s->in, half + (a->split == 2)) &&
 	    side_by_side_there(s->out, half + (a->split == 1))) {
-		if (!k && end >= half && half >= 2 * FW && half < RLX_K_FFT_SHARED)
+		if (!k && end >= half && half >= 2 * FW && a->n < RLX_K_FFT_SHARED)
 			split_mirrored(a, s);
 		else
 			split_vectors(a, s, k, end);

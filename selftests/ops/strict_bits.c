@@ -164,6 +164,71 @@ TEST(rows_alone_and_among_others)
 		check_part(&strict_parts[i]);
 }
 
+/* ---- lines of Fourier transforms, which threads may share where they are few and long ---- */
+
+enum { LINES = 4 };
+
+/* What @op gives of @lines lines of @x, of @n numbers (but for rfft complex ones) each. */
+static void transformed(const char *op, int64_t n, int lines, void *x, const struct way *w,
+			struct outputs *o)
+{
+	const bool pairs = strcmp(op, "rfft");
+	char text[256];
+	struct rlx_graph *g = NULL;
+	struct rlx_error err = { 0 };
+	int len;
+
+	len = snprintf(text, sizeof(text), "graph \"t\" {\n%%1 = input(name=\"x\", "
+		       "type=f32[%d,%" PRId64 "%s])\n%%2 = %s(x=%%1, axes=[1])\n"
+		       "return \"y\"=%%2\n}\n", lines, n, pairs ? ",2" : "", op);
+	CHECKF(!rlx_graph_parse(text, (size_t)len, &g, &err), "%s", err.text);
+	run(g, (void *[]){ x }, w, 0, o);
+	CHECKF(!o->status, "%s of %" PRId64 ": %s", op, n, o->why);
+	rlx_graph_put(g);
+}
+
+static void check_lines(const char *op, int64_t n, uint64_t *seed)
+{
+	const size_t each = (size_t)n * (strcmp(op, "rfft") ? 2 : 1);
+	float *x = malloc(LINES * each * sizeof(*x));
+	struct outputs all, one;
+	size_t bytes, w;
+	int lines;
+
+	CHECK(x);
+	for (size_t i = 0; i < LINES * each; i++)
+		x[i] = (float)(rlx_test_rand(seed) % 2000) / 1000 - 1;
+	transformed(op, n, LINES, x, &ways[0], &all);
+	bytes = (size_t)rlx_type_bytes(&all.t[0].type) / LINES;
+	for (w = 0; w < sizeof(ways) / sizeof(*ways); w++)
+		for (lines = 1; lines < LINES && has(ways[w].isa); lines++) {
+			transformed(op, n, lines, x + (size_t)(LINES - lines) * each, &ways[w],
+				    &one);
+			CHECKF(!memcmp((char *)all.t[0].data + (size_t)(LINES - lines) * bytes,
+				       one.t[0].data, (size_t)lines * bytes),
+			       "%s of %" PRId64 ": %d lines by %s, %u threads", op, n, lines,
+			       ways[w].isa, ways[w].threads);
+			outputs_free(&one);
+		}
+	outputs_free(&all);
+	free(x);
+}
+
+TEST(lines_of_fourier_transforms)
+{
+	static const int64_t lengths[] = { 66000, 69300, 40001, 65536 };
+	static const char *const op[] = { "fft", "rfft", "irfft" };
+	uint64_t seed = rlx_test_seed();
+	size_t i;
+
+	if (refused_here())
+		return;
+	for (i = 0; i < 12; i++)
+		check_lines(op[i % 3], i < 6 ? lengths[i % 4] : 20000 +
+			    (int64_t)(rlx_test_rand(&seed) % 60000), &seed);
+}
+
+
 /* Attention of the last query alone, as when decoding, and among those before it. */
 static void check_last_query(const char *mask)
 {
