@@ -180,8 +180,10 @@ static bool of_lines(const struct fft *f, int r)
 static double apart_cost(const struct fft *f, const struct rlx_k_fft_view *v, double n)
 {
 	const double size = (double)f->size;
+	/* whole lines of a cache apart, a column's share places of it */
+	const double same = v->stride * (int64_t)f->size % 128 ? 1 : 2;
 
-	return v->stride > 2 ? n * (0.45 + size * (0.05 + 0.018 * (double)f->a.inner)) : 0;
+	return v->stride > 2 ? same * n * (0.45 + size * (0.05 + 0.018 * (double)f->a.inner)) : 0;
 }
 
 /* What a line alone takes besides its transform: to be read, written and split. */
@@ -215,11 +217,14 @@ static double lanes_ends_cost(const struct fft *f, int64_t n)
 	return (double)n * (move + (f->a.split ? 2.5 : 0));
 }
 
-/* Whether threads share the lines' transforms of length @n, if they are done a line at a time. */
+/*
+ * Whether threads share the lines' transforms of length @n, if they are done a line at a time. At
+ * AVX-512 one alone does them faster so as well, in steps.
+ */
 static bool shares(const struct fft *f, int64_t n)
 {
-	return n >= SHARED_LINE && f->a.in.kind != RLX_K_FFT_HALF && f->threads > 1 &&
-	       f->a.outer * f->a.inner < ENOUGH_LINES;
+	return n >= SHARED_LINE && f->a.in.kind != RLX_K_FFT_HALF &&
+	       (f->threads > 1 || f->bits > 3) && f->a.outer * f->a.inner < ENOUGH_LINES;
 }
 
 /*
@@ -267,14 +272,14 @@ static double lines_of(const struct fft *f)
 
 /*
  * Whether rows of a line are long, but read in order; others are few enough for a cache, but lie
- * far apart. At AVX-512 that is as bad as what neither cache holds: of few lines less than that.
+ * far apart. What no cache holds is as bad; of more lines at AVX-512 only twice that.
  */
 static bool in_order(const struct fft *f, const struct rlx_k_fft *a)
 {
 	const double bytes = 4 * (double)a->core[1].n * (double)vector_bytes(f);
 
 	return rlx_k_fft_by_squares(a, f->lanes) &&
-	       (f->bits == 3 || bytes <= (lines_of(f) < ENOUGH_LINES ? 1 : 2) * FAR_BYTES);
+	       bytes <= (f->bits == 3 || lines_of(f) < ENOUGH_LINES ? 1 : 2) * FAR_BYTES;
 }
 
 /* What cores take for n1 n2 = n, a line alone. */

@@ -247,7 +247,8 @@ static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, cv 
 	} else {
 		load_tile(&t, x, swap);
 	}
-	fetch_next(&t);
+	if (t.view->stride <= 2)
+		fetch_next(&t);
 	x = run_core(core, x, x + n1, &lines);
 	twiddle_columns(a, &t, x, w, z);
 }
