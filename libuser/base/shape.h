@@ -36,6 +36,16 @@ static inline int64_t shape_span(const struct rlx_type *t, uint32_t from, uint32
 	return n;
 }
 
+/* By dimensions, not by how many elements: any two empty shapes have as many. */
+static inline bool shape_same(const struct rlx_type *a, const struct rlx_type *b)
+{
+	uint32_t i = 0;
+
+	while (i < a->rank && a->rank == b->rank && a->dim[i] == b->dim[i])
+		i++;
+	return i == a->rank && a->rank == b->rank;
+}
+
 /* A verified axis, made non-negative. */
 static inline uint32_t shape_axis(int64_t axis, uint32_t rank)
 {

@@ -46,14 +46,6 @@ static struct rlx_op_attention forward(const struct rlx_op_attention_grad *a)
 	};
 }
 
-static bool same_shape(const struct rlx_type *a, const struct rlx_type *b)
-{
-	struct rlx_type t = *a;
-
-	t.dtype = b->dtype;
-	return rlx_type_equal(&t, b);
-}
-
 /* y and dy are as attention makes @y, lse and dlse have an element a row. */
 static enum rlx_status check_results(struct rlx_infer *q, const struct rlx_type *y,
 				     const struct op_heads *h)
@@ -68,7 +60,7 @@ static enum rlx_status check_results(struct rlx_infer *q, const struct rlx_type 
 		if (!q->in[k])
 			continue;
 		st = op_need_float(q, k, false);
-		if (st || same_shape(q->in[k], k <= DY ? y : &rows))
+		if (st || shape_same(q->in[k], k <= DY ? y : &rows))
 			continue;
 		rlx_type_print(k <= DY ? y : &rows, want, sizeof(want));
 		st = op_fail(q, RLX_ESHAPE, "%s has not the shape of %s", name[k - Y], want);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Any function of a byte. */
-#include "ops/emit.h"
+#include "ops/quant.h"
 
 /*
  * Shapes:	x[..], table[256] -> y[..] like x
@@ -13,16 +13,11 @@ RLX_OP(lookup, "a table's elements by the bits of bytes",
 	IN(x) IN(table),
 	RLX_T_FUSED | RLX_T_NODIFF)
 
-static bool is_byte(const struct rlx_type *t)
-{
-	return t->dtype == RLX_U8 || t->dtype == RLX_I8;
-}
-
 static enum rlx_status lookup_infer(struct rlx_infer *q)
 {
 	const struct rlx_type *x = q->in[0], *t = q->in[1];
 
-	if (!is_byte(x) || !is_byte(t))
+	if (!op_quant_bytes(x) || !op_quant_bytes(t))
 		return op_fail(q, RLX_ETYPE, "x and table must be bytes");
 	if (t->rank != 1 || t->dim[0] != 256)
 		return op_fail(q, RLX_ESHAPE, "table is not of 256 elements");

@@ -5,6 +5,12 @@
 
 #include "ops/emit.h"
 
+/* Of 8-bit integers? */
+static inline bool op_quant_bytes(const struct rlx_type *t)
+{
+	return t->dtype == RLX_U8 || t->dtype == RLX_I8;
+}
+
 /* u8 i8 u16 i16 i32 f8e4m3 f8e5m2 */
 bool op_quant_dtype(enum rlx_dtype dt);
 /*

@@ -5,7 +5,7 @@
  * reads bytes, computes in f32 and writes bytes. Alone they stay: they have kernels.
  */
 #include "ir/element.h"
-#include "ops/emit.h"
+#include "ops/quant.h"
 #include "pass/pass.h"
 #include "pass/quant.h"
 
@@ -19,7 +19,7 @@ static bool is_number(const struct rlx_graph *g, uint32_t v)
 
 static bool is_bytes(const struct rlx_graph *g, uint32_t v)
 {
-	return g->val[v].type.dtype == RLX_U8 || g->val[v].type.dtype == RLX_I8;
+	return op_quant_bytes(&g->val[v].type);
 }
 
 /* Between f32 and bytes by numbers that are known, one for all? */

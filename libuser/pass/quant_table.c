@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ops/emit.h"
+#include "ops/quant.h"
 #include "pass/pass.h"
 #include "pass/quant.h"
 
@@ -28,16 +28,6 @@ struct tables {
 	struct rlx_rewrite	 rw;
 	struct image		*image;		/* per old value */
 };
-
-static bool is_bytes(const struct rlx_type *t)
-{
-	return t->dtype == RLX_U8 || t->dtype == RLX_I8;
-}
-
-static bool same_shape(const struct rlx_type *a, const struct rlx_type *b)
-{
-	return a->rank == b->rank && !memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0]));
-}
 
 /* Constant @v of one element, as a scalar; false: it is something else. */
 static bool number(const struct rlx_graph *g, uint32_t v, struct rlx_tensor *out)
@@ -75,10 +65,10 @@ static bool operand(struct tables *t, const struct rlx_node *n, uint32_t k, uint
 
 	if (!v || number(g, v, out))
 		return true;
-	if (!m->of && is_bytes(&g->val[v].type) && n->def->index == RLX_OP_dequantize)
+	if (!m->of && op_quant_bytes(&g->val[v].type) && n->def->index == RLX_OP_dequantize)
 		*m = (struct image){ v, all_bytes() };
 	if (!m->table || (*of && *of != m->of) ||
-	    !same_shape(&g->val[v].type, &g->val[n->out].type))
+	    !shape_same(&g->val[v].type, &g->val[n->out].type))
 		return false;
 	*of = m->of;
 	*out = (struct rlx_tensor){ rlx_type(g->val[v].type.dtype, BYTES), m->table };
@@ -92,7 +82,8 @@ static bool may_be(const struct rlx_graph *g, const struct rlx_node *n)
 		return false;
 	if (n->def->index == RLX_OP_quantize || n->def->index == RLX_OP_dequantize)
 		return rlx_type_count(&g->val[n->in[1]].type) == 1 &&
-		       is_bytes(&g->val[n->def->index == RLX_OP_quantize ? n->out : n->in[0]].type);
+		       op_quant_bytes(&g->val[n->def->index == RLX_OP_quantize ?
+					      n->out : n->in[0]].type);
 	return n->def->traits & RLX_T_ELEMENTWISE && !(n->def->traits & RLX_T_IMPURE);
 }
 

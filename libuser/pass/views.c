@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/shape.h"
 #include "pass/pass.h"
 
 rlx_pass_fn rlx_pass_views;
@@ -124,12 +125,6 @@ static rlx_value simpler(struct rlx_rewrite *rw, const struct rlx_node *n)
 	return RLX_NONE;
 }
 
-/* By dimensions, not by how many elements: any two empty shapes have as many. */
-static bool same_shape(const struct rlx_type *a, const struct rlx_type *b)
-{
-	return a->rank == b->rank && !memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0]));
-}
-
 /* Drop an expansion whose readers all broadcast; shapes then follow. */
 static void mark_uses(const struct rlx_graph *g, uint8_t *other_use)
 {
@@ -148,7 +143,7 @@ static void mark_uses(const struct rlx_graph *g, uint8_t *other_use)
 			/* the others must give the full shape without it */
 			for (j = 0; pointwise && j < v->n_in; j++)
 				if (j != k && v->in[j] != v->in[k] &&
-				    same_shape(&g->val[v->in[j]].type, &g->val[v->out].type) &&
+				    shape_same(&g->val[v->in[j]].type, &g->val[v->out].type) &&
 				    rlx_node_of(g, v->in[j])->def->index != RLX_OP_expand)
 					alone = g->val[v->in[j]].type;
 			if (!alone.dtype)
