@@ -173,8 +173,8 @@ static bool is_cheap(const struct parts *q, uint32_t whole, uint32_t part)
 	return bytes <= LITTLE || bytes / 2 <= rlx_plan_bytes(q->p, part);
 }
 
-/* May what makes the input that concat copy @call is for write it in its place? */
-static bool joins_in_place(const struct parts *q, const struct gpu_call *call)
+/* Have what makes the input that concat copy @call is of write it in place; false: it may not. */
+static bool place_joined(const struct parts *q, const struct gpu_call *call)
 {
 	const struct rlx_plan_step *st = copied_for(q, call, RLX_OP_concat);
 	uint32_t k, v, to, i, n = 0;
@@ -196,8 +196,8 @@ static bool joins_in_place(const struct parts *q, const struct gpu_call *call)
 	return true;
 }
 
-/* May what reads the slice that call @call copies read it where it lies? */
-static bool reads_in_place(const struct parts *q, const struct gpu_call *call)
+/* Have what reads the slice that @call copies read it where it lies; false: it may not. */
+static bool place_slice(const struct parts *q, const struct gpu_call *call)
 {
 	const struct rlx_plan_step *st = copied_for(q, call, RLX_OP_slice);
 	const struct storage *all;
@@ -254,7 +254,7 @@ enum rlx_status gpu_place_parts(struct gpu_code *c, struct rlx_error *err)
 		note_steps(&q);
 		note_calls(&q);
 		for (i = 0; i < c->calls.n_call; i++)
-			if (!joins_in_place(&q, &call[i]) && !reads_in_place(&q, &call[i]))
+			if (!place_joined(&q, &call[i]) && !place_slice(&q, &call[i]))
 				call[n++] = call[i];
 		c->calls.n_call = n;
 		move_refs(&q);

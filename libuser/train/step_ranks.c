@@ -24,13 +24,13 @@ static rlx_value summed(struct bucket *b, rlx_value x)
 	return rlx_emit(b->s->g, all_reduce, .x = x, .ranks = (int32_t)b->s->o.ranks);
 }
 
-/* Does what follows value @i begin at a whole 64 bytes, as it does? */
-static bool is_even(const struct bucket *b, unsigned int i)
+/* Is what follows value @i aligned to 64 bytes if it is? */
+static bool keeps_aligned(const struct bucket *b, unsigned int i)
 {
 	return rlx_type_bytes(&b->t[i]) % 64 == 0;
 }
 
-/* One sum of all that is in it. Even ones come first: nothing of those is copied. */
+/* One sum of all that is in it. What keeps others aligned comes first: none of that is copied. */
 static void sum_joined(struct bucket *b)
 {
 	struct rlx_graph *g = b->s->g;
@@ -40,7 +40,7 @@ static void sum_joined(struct bucket *b)
 
 	for (turn = 0; turn < 2; turn++)
 		for (i = 0; i < b->n; i++)
-			if (is_even(b, i) == !turn)
+			if (keeps_aligned(b, i) == !turn)
 				at[n++] = i;
 	for (i = 0; i < n; i++)
 		flat[i] = rlx_emit(g, reshape, .x = b->x[at[i]],
