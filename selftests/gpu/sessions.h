@@ -78,4 +78,17 @@ static inline void compare(struct rlx_session *a, struct rlx_session *b)
 	same(a, b);
 }
 
+/* One of @g on @device, by @flags, that gave what one on the CPU gives. */
+static inline struct rlx_session *session_as_cpu(struct rlx_graph *g, const char *device,
+						 uint32_t flags)
+{
+	struct rlx_session *s = session_of(g, device, flags), *c = session_of(g, "cpu", flags);
+
+	CHECK_EQ(small_net_fill(s, 3), 0);
+	CHECK_EQ(small_net_fill(c, 3), 0);
+	compare(s, c);
+	rlx_session_free(c);
+	return s;
+}
+
 #endif

@@ -1,34 +1,42 @@
 // SPDX-License-Identifier: MIT
 /* Inputs that somebody else writes while programs read them. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "rlx/run.h"
 #include "selftests/lib/changing.h"
 #include "selftests/lib/rlx_test.h"
-
-/* Indices in memory that somebody else writes: all of them one end or the other. */
-struct flip {
-	_Atomic int32_t	*idx;
-	int32_t		n, high;
-	atomic_bool	over;
-};
 
 static struct rlx_buf part(struct rlx_arena *a, uint64_t at, uint64_t bytes)
 {
 	return (struct rlx_buf){ a, at, bytes };
 }
 
-static void *flip_main(void *ctx)
+static void *change(void *ctx)
 {
-	struct flip *f = ctx;
-	int32_t i, to;
+	struct changing *c = ctx;
+	uint32_t i, turn;
+	uint64_t until;
 
-	for (to = 0; !atomic_load(&f->over); to = f->high - to)
-		for (i = 0; i < f->n; i++)
-			atomic_store_explicit(&f->idx[i], to, memory_order_relaxed);
+	for (turn = 0; !atomic_load(&c->over); turn ^= 1) {
+		for (i = 0; i < c->n; i++)
+			atomic_store_explicit(&c->at[i], c->value[turn], memory_order_relaxed);
+		until = rlx_now() + c->pause_ns;
+		while (rlx_now() < until && !atomic_load(&c->over))
+			;
+	}
 	return NULL;
+}
+
+void changing_begin(struct changing *c)
+{
+	CHECK(!pthread_create(&c->thread, NULL, change, c));
+}
+
+void changing_end(struct changing *c)
+{
+	atomic_store(&c->over, true);
+	pthread_join(c->thread, NULL);
 }
 
 /* Expert e's matrix is all e + 1: a row of y is all @k, or all @k * @experts. */
@@ -50,17 +58,16 @@ void changing_indices(const char *device, bool output, int runs)
 	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F32, E, K, N)), idx;
 	static const int32_t none[M];
 	const struct rlx_arena_opts ao = { .size = 1 << 20 };
-	struct flip f = { .n = M, .high = E - 1 };
+	struct changing f = { .n = M, .value = { 0, E - 1 } };	/* one end or the other */
 	struct rlx_error err = { 0 };
 	struct rlx_arena *a;
 	float *x, *y, *v;
 	struct rlx_program *p;
 	struct rlx_session *s;
-	pthread_t t;
 	int i;
 
 	CHECKF(!rlx_arena_new(&ao, &a, &err), "%s", err.text);
-	f.idx = rlx_arena_base(a);
+	f.at = rlx_arena_base(a);
 	x = (float *)rlx_arena_base(a) + 1024;
 	y = x + M * K;
 	v = y + M * N;
@@ -87,14 +94,13 @@ void changing_indices(const char *device, bool output, int runs)
 							     E * K * N * 4)), 0);
 	if (output)
 		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I32, M), none), 0);
-	CHECK(!pthread_create(&t, NULL, flip_main, &f));
+	changing_begin(&f);
 	for (i = 0; i < runs; i++) {
 		memset(y, 0xff, M * N * 4);
 		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
 		check_rows(y, M, N, K, E);
 	}
-	atomic_store(&f.over, true);
-	pthread_join(t, NULL);
+	changing_end(&f);
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);

@@ -3,7 +3,25 @@
 #ifndef SELFTESTS_CHANGING_H
 #define SELFTESTS_CHANGING_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * @n words that a thread sets to one of two values after the other, between begin and end; they
+ * stay as they are for @pause_ns.
+ */
+struct changing {
+	_Atomic uint32_t	*at;
+	uint32_t		n, value[2];
+	uint64_t		pause_ns;
+	atomic_bool		over;
+	pthread_t		thread;
+};
+
+void changing_begin(struct changing *c);
+void changing_end(struct changing *c);
 
 /*
  * Runs a grouped GEMM on @device whose indices lie in an arena and change all the time: each row of

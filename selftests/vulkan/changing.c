@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Arenas that the driver imports are used by kernels where they lie, while others may write. */
-#include <pthread.h>
-#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "selftests/lib/changing.h"
 #include "selftests/vulkan/line.h"
 
-enum { LINES = 8, LINE = 1024, BEST = 32, BEFORE = 4096 };
-
-struct writer {
-	_Atomic float	*x;
-	atomic_bool	over;
-};
-
-/* All elements rise and fall, and never equal what lies around them. */
-static void *write_main(void *ctx)
-{
-	struct writer *w = ctx;
-	float to = 1;
-	int i;
-
-	for (; !atomic_load(&w->over); to = 3 - to)
-		for (i = 0; i < LINES * LINE; i++)
-			atomic_store_explicit(&w->x[i], to, memory_order_relaxed);
-	return NULL;
-}
+enum { LINES = 8, LINE = 1024, BEST = 32, BEFORE = 4096, RUNS = 100 };
 
 static struct rlx_session *topk_session(void)
 {
@@ -52,20 +34,24 @@ TEST(keys_of_topk)
 	struct rlx_arena *a = arena(1 << 20, 0);
 	float *all = rlx_arena_base(a), *v = all + BEFORE / 4 + LINES * LINE;
 	int64_t *idx = (int64_t *)(v + LINES * BEST);
-	struct writer w = { .x = (_Atomic float *)(all + BEFORE / 4) };
-	struct rlx_session *s = topk_session();
-	pthread_t t;
+	/* 1 and 2, each for some readings of a line */
+	struct changing w = { .n = LINES * LINE, .value = { 0x3f800000, 0x40000000 },
+			      .pause_ns = 100000 };
+	struct rlx_session *s;
 	int run, i;
 
+	setenv("LP_NUM_THREADS", "1", 0);	/* a processor is left for who writes */
+	s = topk_session();
 	for (i = 0; i < (1 << 20) / 4; i++)
 		all[i] = -1;
 	bind(s, RLX_IO_INPUT, "x", a, BEFORE, LINES * LINE * 4);
 	bind(s, RLX_IO_OUTPUT, "v", a, BEFORE + LINES * LINE * 4, LINES * BEST * 4);
 	bind(s, RLX_IO_OUTPUT, "i", a, BEFORE + LINES * (LINE + BEST) * 4, LINES * BEST * 8);
 	for (i = 0; i < LINES * LINE; i++)
-		w.x[i] = 1;
-	CHECK(!pthread_create(&t, NULL, write_main, &w));
-	for (run = 0; run < 300; run++) {
+		all[BEFORE / 4 + i] = 1;
+	w.at = (_Atomic uint32_t *)(all + BEFORE / 4);
+	changing_begin(&w);
+	for (run = 0; run < RUNS; run++) {
 		CHECK_EQ(rlx_session_run(s), RLX_OK);
 		for (i = 0; i < LINES * BEST; i++) {
 			CHECKF(v[i] == 1 || v[i] == 2, "run %d, result %d: %g", run, i,
@@ -74,8 +60,7 @@ TEST(keys_of_topk)
 			       i, (long long)idx[i]);
 		}
 	}
-	atomic_store(&w.over, true);
-	pthread_join(t, NULL);
+	changing_end(&w);
 	rlx_session_free(s);
 	rlx_arena_put(a);
 }
