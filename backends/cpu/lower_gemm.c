@@ -17,6 +17,12 @@ struct family {
 	enum rlx_dtype		packed;		/* what weights are packed in */
 };
 
+/*
+ * So many blocks of rows, each of which lays out B, take longer than one packing of it; of each
+ * thread, since what another one packed is in that one's cache.
+ */
+enum { PACKS_FROM = 3, PACKS_FROM_SHARED = 6 };
+
 static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 {
 	struct rlx_k_gemm *g = args;
@@ -80,11 +86,13 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g, 
 	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32,
 			      RLX_KERNEL_gemm_f32_pack, rlx_k_gemm_f32_pack_size,
 			      rlx_k_gemm_units, rlx_k_gemm_scratch, set_rows, RLX_F32 };
-	if (b == RLX_F16) {	/* stays that in memory */
-		f->name = "gemm_f16";
-		f->pack = RLX_KERNEL_gemm_f16_pack;
-		f->pack_size = rlx_k_gemm_f16_pack_size;
-		f->packed = RLX_F16;
+	if (b == RLX_F16) {
+		if (once) {	/* stays that in memory */
+			f->name = "gemm_f16";
+			f->pack = RLX_KERNEL_gemm_f16_pack;
+			f->pack_size = rlx_k_gemm_f16_pack_size;
+			f->packed = RLX_F16;
+		}
 		/* columns that nobody packed are turned into rows of floats as well */
 		if (few && (once || g->b_form != RLX_B_COLS || g->m <= RLX_K_GEMM_DOT_M ||
 			    rlx_k_gemm_few_columns(g, cpu_isa(lo))))
@@ -110,6 +118,20 @@ static void pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family
 		f->name, key, f->pack, 1, &pack, sizeof(pack),
 		offsetof(struct rlx_k_gemm_pack, b), offsetof(struct rlx_k_gemm_pack, dst),
 		rlx_k_gemm_panels(g->n, isa), f->pack_size(g->n, g->k, isa) + 64 });
+}
+
+/*
+ * Would so many blocks of rows lay out a right-hand side that each run has anew (an activation, a
+ * gradient, a weight that training moves), each all of it, that once for all of them is better?
+ */
+static bool packs_each_run(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			   const struct family *f)
+{
+	const size_t threads = cpu_device_of(lo)->base.threads;
+	const size_t from = threads > 1 ? PACKS_FROM_SHARED * threads : PACKS_FROM;
+
+	return !lo->strict && rlx_k_gemm_batches(g) == 1 && !rlx_k_gemm_is_thin(g, cpu_isa(lo)) &&
+	       f->units(g, cpu_isa(lo)) >= from * rlx_k_gemm_panels(g->n, cpu_isa(lo));
 }
 
 /* Few columns of floats, which rows hold, as columns: rows of memory. */
@@ -215,7 +237,10 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		*g = as_is;
 		pick_family(lo, g, false, &f);
 	}
-	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	if (!once && packs_each_run(lo, g, &f))
+		pack(lo, g, &f);
+	else
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
 	call(lo, g, &f);
 	if (once)
 		cpu_pack_optional(lo);
