@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Gradients of convolutions in their weights, of bf16: convolutions whose images are channels and
- * whose channels are images, both of x and of w, which is dy. Stride and dilation change places.
+ * Gradients of convolutions in their weights, of bf16 and of blocked f32: convolutions whose images
+ * are channels and whose channels are images, both of x and of w, which is dy. Stride and dilation
+ * change places.
  */
 #include "backends/common/conv_desc.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/conv_wgrad.h"
+#include "kernels/conv_wgrad_c.h"
 
 static void set_shape(struct rlx_k_conv_wgrad *a, const struct rlx_conv *g)
 {
@@ -124,6 +126,43 @@ static void set_operand(const struct rlx_type *t, size_t channels, bool *blocked
 	*n = *c * (*blocked ? (size_t)(t->dim[1] * t->dim[4]) : channels);
 }
 
+/* Of blocked f32: kernels conv_wgrad_c and conv_wgrad_c_sum */
+static enum rlx_status call_c(struct rlx_lower *lo, const struct rlx_k_conv_wgrad *shape)
+{
+	const struct rlx_k_conv_wgrad_c plain = {
+		.n = shape->n, .ci = shape->ci, .co = shape->co, .ih = shape->ih, .iw = shape->iw,
+		.oh = shape->oh, .ow = shape->ow, .kh = shape->kh, .kw = shape->kw,
+		.sh = shape->sh, .sw = shape->sw, .dh = shape->dh, .dw = shape->dw,
+		.pt = shape->pt, .pl = shape->pl,
+	};
+	struct rlx_k_conv_wgrad_c *a = rlx_lower_args(lo, sizeof(*a)), plan = plain;
+	uint32_t sums;
+
+	if (!rlx_conv_wgrad_c_init(cpu_isa(lo), &plan))
+		return rlx_lower_unsupported(lo, "the kernel does not take this shape");
+	sums = rlx_lower_tmp(lo, rlx_conv_wgrad_c_sums(&plan));
+	*a = plan;
+	rlx_lower_ref_tmp(lo, &a->sums, sums, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->dy, 1, 0);
+	rlx_lower_call(lo, RLX_KERNEL_conv_wgrad_c, rlx_conv_wgrad_c_units(&plan),
+		       (double)(plain.n * plain.oh * plain.ow) *
+		       (double)(plain.ci * plain.co * plain.kh * plain.kw) / 4, 0);
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = plan;
+	rlx_lower_ref_tmp(lo, &a->sums, sums, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_conv_wgrad_c_sum, rlx_conv_wgrad_c_sum_units(&plan),
+			      (double)rlx_conv_wgrad_c_sums(&plan) / 16,
+			      rlx_conv_wgrad_c_sum_scratch(&plan));
+}
+
+/* Is it blocked, by @block channels? */
+static bool is_in_blocks(const struct rlx_type *t, size_t block)
+{
+	return t->rank == 5 && t->dim[4] == (int64_t)block;
+}
+
 enum rlx_status cpu_lower_conv_weight_grad(struct rlx_lower *lo)
 {
 	const struct rlx_op_conv_weight_grad *o = lo->args;
@@ -141,12 +180,17 @@ enum rlx_status cpu_lower_conv_weight_grad(struct rlx_lower *lo)
 		.pt = o->pad.n ? (size_t)o->pad.v[0] : 0, .pl = o->pad.n ? (size_t)o->pad.v[1] : 0,
 	};
 
+	if (x->dtype == RLX_F32 && dy->dtype == RLX_F32 && a.y_f32 && !lo->strict &&
+	    rlx_type_count(x) && rlx_type_count(dy) &&
+	    is_in_blocks(x, rlx_conv_block(cpu_isa(lo))) &&
+	    is_in_blocks(dy, rlx_conv_block(cpu_isa(lo))))
+		return call_c(lo, &a);
 	if (lo->strict || !cpu_pairs_gain(cpu_isa(lo)) || x->dtype != RLX_BF16 ||
 	    dy->dtype != RLX_BF16 || (!a.y_f32 && y->dtype != RLX_BF16) ||
 	    (x->rank == 5 && x->dim[4] != RLX_CONV_BF16_BLOCK) ||
 	    (dy->rank == 5 && dy->dim[4] != RLX_CONV_BF16_BLOCK) || !rlx_type_count(x) ||
 	    !rlx_type_count(dy))
-		return rlx_lower_unsupported(lo, "by pairs of bf16 alone");
+		return rlx_lower_unsupported(lo, "by pairs of bf16, and of blocked f32, alone");
 	set_operand(x, a.ci, &a.x_blocked, &a.x_n, &a.x_c);
 	set_operand(dy, a.co, &a.dy_blocked, &a.dy_n, &a.dy_c);
 	a.y_c = a.kh * a.kw;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* How gradients of convolutions in their weights are cut into pieces and units. */
 #include "kernels/conv_wgrad.h"
+#include "kernels/conv_wgrad_c.h"
 #include "kernels/cpu/conv_plan.h"
 
 /* Of each operand's pieces in scratch, and of a unit's sums: what L2 leaves for them. */
@@ -118,5 +119,57 @@ bool rlx_conv_wgrad_init(enum rlx_isa isa, struct rlx_k_conv_wgrad *a)
 		return false;
 	plan_pieces(a);
 	plan_units(a);
+	return true;
+}
+
+/* ---- of blocked f32 ---- */
+
+/* Of a piece, what L1 keeps for all taps; sums of a unit are there as well. */
+static const size_t PIECE_C_BYTES = (size_t)24 << 10;
+/* Multiply-adds that are worth a part. */
+static const double PART_C_WORK = 1e6;
+
+static void plan_pieces_c(struct rlx_k_conv_wgrad_c *a)
+{
+	/* a pixel of dy: two blocks of it, and what one tap reads of x */
+	const size_t most = PIECE_C_BYTES / (3 * a->block * sizeof(float));
+
+	a->cols = balanced(a->ow, most);
+	a->rows = a->cols < a->ow ? 1 : balanced(a->oh, most / a->ow);
+	a->nrows = ceil_div(a->oh, a->rows);
+	a->ncols = ceil_div(a->ow, a->cols);
+}
+
+bool rlx_conv_wgrad_c_init(enum rlx_isa isa, struct rlx_k_conv_wgrad_c *a)
+{
+	const struct rlx_k_conv_c shape = {
+		.n = a->n, .ic = a->ci, .oc = a->co, .groups = 1, .ih = a->ih, .iw = a->iw,
+		.oh = a->oh, .ow = a->ow, .kh = a->kh, .kw = a->kw, .sh = a->sh, .sw = a->sw,
+		.dh = a->dh, .dw = a->dw, .pt = a->pt, .pl = a->pl,
+	};
+	const double work = (double)(a->n * a->oh * a->ow) * (double)(a->kh * a->kw) *
+			    (double)(a->ci * a->co);
+	size_t pieces, want, t;
+
+	if (!rlx_conv_shape_ok(&shape))
+		return false;
+	if (rlx_conv_is_flat(&shape)) {
+		a->iw = a->ow = a->oh * a->ow;
+		a->ih = a->oh = 1;
+	}
+	a->block = rlx_conv_block(isa);
+	a->xblocks = ceil_div(a->ci, a->block);
+	a->dyblocks = ceil_div(a->co, a->block);
+	a->dypairs = ceil_div(a->dyblocks, 2);
+	a->parts = 1;
+	if (!PRODUCT(&t, a->xblocks, a->dyblocks, a->kh * a->kw, a->block, a->block, sizeof(float)))
+		return false;
+	plan_pieces_c(a);
+	pieces = a->n * a->nrows * a->ncols;
+	want = work / PART_C_WORK < (double)UNITS ? (size_t)(work / PART_C_WORK) + 1 : UNITS;
+	want = min_sz(ceil_div(want, a->xblocks * a->dypairs),
+		      PARTS_BYTES / rlx_conv_wgrad_c_sums(a));
+	a->part = ceil_div(pieces, want ? min_sz(want, pieces) : 1);
+	a->parts = ceil_div(pieces, a->part);
 	return true;
 }

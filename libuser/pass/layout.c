@@ -472,17 +472,21 @@ static bool take_pool(struct layout *l, const struct rlx_node *n)
 	return true;
 }
 
-/*
- * Its gradient, on a CPU between tensors of bf16 alone, whose gradients are blocked as well: those
- * of f32 are plain as a rule, and would be reordered.
- */
+/* Are gradients of @dt blocked on a CPU? With strict bits those of f32 are summed as ever. */
+static bool has_blocked_grads(const struct layout *l, enum rlx_dtype dt)
+{
+	return dt == RLX_BF16 || (dt == RLX_F32 && !l->strict);
+}
+
+/* Its gradient, on a CPU between tensors whose own are blocked as well: in f32, maybe as a cast. */
 static bool take_max_pool_grad(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_max_pool_grad a = *(const struct rlx_op_max_pool_grad *)n->args;
 	const struct rlx_node *from = rlx_node_of(l->rw->old, n->in[0]);
+	const uint32_t x = from->def->index == RLX_OP_cast ? from->in[0] : n->in[0];
 
 	if (layout_last(l) || !l->blocked[n->in[0]] || layout_type(l, n->in[0])->rank != 4 ||
-	    from->def->index != RLX_OP_cast || layout_type(l, from->in[0])->dtype != RLX_BF16)
+	    !has_blocked_grads(l, layout_type(l, x)->dtype))
 		return false;
 	a.x = layout_blocked(l, n->in[0]);
 	a.dy = layout_blocked(l, n->in[1]);
@@ -612,12 +616,12 @@ static bool take_cast(struct layout *l, const struct rlx_node *n)
 	return true;
 }
 
-/* What a gradient is masked with: on a CPU of bf16, whose gradients are blocked as well. */
+/* What a gradient is masked with: on a CPU of those that are blocked. */
 static bool is_mask(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *t = layout_type(l, n->out);
 
-	return (layout_last(l) || layout_type(l, n->in[0])->dtype == RLX_BF16) &&
+	return (layout_last(l) || has_blocked_grads(l, layout_type(l, n->in[0])->dtype)) &&
 	       t->dtype == RLX_BOOL && t->rank == 4 && rlx_type_count(t) > 0;
 }
 

@@ -230,28 +230,55 @@ bool layout_fills_wgrad(const struct rlx_op_fused_conv *a, const struct rlx_type
 }
 
 /*
- * Of a CPU, in bf16, where x or dy is blocked: as conv_weight_grad of what the exchanges read. The
- * padding behind is what windows reach, or else conv would have more of them.
+ * The operands of a CPU's conv_weight_grad for what sums images, where x or dy is blocked. Of bf16
+ * either may be plain, and both become that; of f32 both are blocked, and what is not that has to
+ * be worth it: the kernel broadcasts all channels of a block of x. False: it does not take them.
+ */
+static bool grad_operands(struct layout *l, const struct rlx_node *n, rlx_value in[2])
+{
+	const struct rlx_type *t[2] = { layout_type(l, n->in[0]), layout_type(l, n->in[1]) };
+	const struct rlx_type *y = layout_type(l, n->out);
+	const bool f32 = t[0]->dtype == RLX_F32;
+	uint32_t from[2], i;
+
+	if (t[0]->dtype != t[1]->dtype || (f32 ? y->dtype != RLX_F32 || l->strict :
+						 t[0]->dtype != RLX_BF16) ||
+	    !sums_images(l, n, from) || !(l->blocked[from[0]] || l->blocked[from[1]]))
+		return false;
+	if (!f32 && !layout_fills_wgrad(n->args, t[1], y))
+		return false;
+	for (i = 0; i < 2; i++)
+		if (f32 && (layout_type(l, from[i])->dtype != RLX_F32 ||
+			    2 * t[i]->dim[0] < l->block))
+			return false;
+	for (i = 0; i < 2; i++)
+		in[i] = layout_as(l, f32 || l->blocked[from[i]] ? layout_blocked(l, from[i]) :
+				  layout_plain(l, from[i]), t[0]->dtype);
+	return true;
+}
+
+/*
+ * On a CPU, where x or dy is blocked: as conv_weight_grad of what the exchanges read. The padding
+ * behind is what windows reach, or else conv would have more of them.
  */
 bool layout_weight_grad_blocked(struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
-	const struct rlx_type *x = layout_type(l, n->in[0]), *dy = layout_type(l, n->in[1]);
-	const struct rlx_type *y = layout_type(l, n->out);
-	uint32_t from[2], i;
+	const struct rlx_type *y = layout_type(l, n->out), *x, *dy;
 	rlx_value in[2];
+	uint32_t i;
 
-	if (x->dtype != RLX_BF16 || dy->dtype != RLX_BF16 || !sums_images(l, n, from) ||
-	    !(l->blocked[from[0]] || l->blocked[from[1]]) || !layout_fills_wgrad(a, dy, y))
+	if (y->rank != 4)
 		return false;
+	x = layout_type(l, n->in[0]);
+	dy = layout_type(l, n->in[1]);
 	for (i = 0; i < 2; i++)
 		if (x->dim[2 + i] + at(a->pad, i, 0) + at(a->pad, 2 + i, 0) !=
 		    (dy->dim[2 + i] - 1) * at(a->dilation, i, 1) +
 		    (y->dim[2 + i] - 1) * at(a->stride, i, 1) + 1)
 			return false;
-	for (i = 0; i < 2; i++)
-		in[i] = layout_as(l, l->blocked[from[i]] ? layout_blocked(l, from[i]) :
-				  layout_plain(l, from[i]), RLX_BF16);
+	if (!grad_operands(l, n, in))
+		return false;
 	l->swapped[n->out] = rlx_emit(l->rw->g, conv_weight_grad, .x = in[0], .dy = in[1],
 				      .shape = RLX_INTS(y->dim[1], y->dim[0], y->dim[2], y->dim[3]),
 				      .stride = a->dilation, .pad = a->pad, .dilation = a->stride,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Gradients of convolutions in their weights, of bf16, at the levels that have them, and by tiles
- * as emulated, against sums in double: plain and blocked operands, results of both dtypes.
+ * Gradients of convolutions in their weights against sums in double: of bf16, at the levels that
+ * have them, and by tiles as emulated, plain and blocked operands, results of both dtypes; and of
+ * blocked f32 at every level.
  */
 #include "base/half.h"
 #include "kernels/conv_wgrad.h"
+#include "kernels/conv_wgrad_c.h"
 #include "selftests/kernels/amx_emu.h"
 #include "selftests/kernels/conv_ref.h"
 
@@ -227,6 +229,150 @@ TEST(conv_wgrad_large)
 			now.iw = now.ow;
 		}
 		check(coin());
+	}
+}
+
+/* ---- of blocked f32 ---- */
+
+/* @n images of @channels planes, from @plain, in blocks of @block; NaN is behind channels. */
+static float *blocked(const float *plain, size_t n, size_t channels, size_t pixels, size_t block)
+{
+	const size_t image = (channels + block - 1) / block * block * pixels;
+	float *p = kt_new(n * image * sizeof(*p));
+	size_t at;
+
+	memset(p, 0xff, n * image * sizeof(*p));
+	for (at = 0; at < n * channels * pixels; at++) {
+		const size_t c = at / pixels % channels;
+
+		p[at / pixels / channels * image +
+		  (c / block * pixels + at % pixels) * block + c % block] = plain[at];
+	}
+	return p;
+}
+
+/* Of one weight: the sum of products, and of their magnitudes. */
+static double expected_c(const struct rlx_k_conv_wgrad_c *a, const size_t at[4], double *mag)
+{
+	double sum = 0;
+	size_t n, r, c;
+
+	*mag = 0;
+	for (n = 0; n < a->n; n++)
+		for (r = 0; r < a->oh; r++)
+			for (c = 0; c < a->ow; c++) {
+				const size_t y = r * a->sh + at[2] * a->dh - a->pt;
+				const size_t z = c * a->sw + at[3] * a->dw - a->pl;
+				double v;
+
+				if (y >= a->ih || z >= a->iw)
+					continue;
+				v = (double)a->x[((n * a->ci + at[1]) * a->ih + y) * a->iw + z] *
+				    a->dy[((n * a->co + at[0]) * a->oh + r) * a->ow + c];
+				sum += v;
+				*mag += fabs(v);
+			}
+	return sum;
+}
+
+static void compare_c(const struct rlx_k_conv_wgrad_c *plain, const struct rlx_k_conv_wgrad_c *a,
+		      enum rlx_isa isa)
+{
+	size_t i;
+
+	for (i = 0; i < a->ci * a->co * a->kh * a->kw; i++) {
+		const size_t at[4] = { i / a->kw / a->kh / a->ci, i / a->kw / a->kh % a->ci,
+				       i / a->kw % a->kh, i % a->kw };
+		double mag, want = expected_c(plain, at, &mag);
+
+		CHECKF(fabs(a->y[i] - want) <= 4e-6 * mag + 1e-30,
+		       "level %d: [%zu,%zu,%zu,%zu] is %g, not %g; n %zu c %zu %zu in %zux%zu out "
+		       "%zux%zu k %zux%zu s %zux%zu d %zux%zu p %zu,%zu piece %zux%zu parts %zu",
+		       isa, at[0], at[1], at[2], at[3], a->y[i], want, a->n, a->ci, a->co,
+		       plain->ih, plain->iw, plain->oh, plain->ow, a->kh, a->kw, a->sh, a->sw,
+		       a->dh, a->dw, a->pt, a->pl, a->rows, a->cols, a->parts);
+	}
+}
+
+static void run_level_c(const struct rlx_k_conv_wgrad_c *plain, enum rlx_isa isa)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	const size_t in = plain->ih * plain->iw, out = plain->oh * plain->ow;
+	const size_t block = rlx_conv_block(isa), ny = plain->ci * plain->co * plain->kh *
+						       plain->kw * sizeof(float);
+	const size_t x = (plain->ci + block - 1) / block * block;
+	const size_t dy = (plain->co + block - 1) / block * block;
+	struct rlx_k_conv_wgrad_c a = *plain;
+
+	CHECK(rlx_conv_wgrad_c_init(isa, &a));
+	a.x = blocked(plain->x, a.n, a.ci, in, block);
+	a.dy = blocked(plain->dy, a.n, a.co, out, block);
+	a.y = kt_new(ny);
+	a.sums = kt_new(rlx_conv_wgrad_c_sums(&a));
+	kt_run(k->conv_wgrad_c, &a, rlx_conv_wgrad_c_units(&a), 0, &seed);
+	kt_run(k->conv_wgrad_c_sum, &a, rlx_conv_wgrad_c_sum_units(&a),
+	       rlx_conv_wgrad_c_sum_scratch(&a), &seed);
+	compare_c(plain, &a, isa);
+	kt_free(a.y, ny);
+	kt_free(a.sums, rlx_conv_wgrad_c_sums(&a));
+	kt_free((void *)a.x, a.n * x * in * sizeof(float));
+	kt_free((void *)a.dy, a.n * dy * out * sizeof(float));
+}
+
+/* The shape that was drawn, of one group, at every level */
+static void check_c(void)
+{
+	struct rlx_k_conv_wgrad_c a = {
+		.n = now.n, .ci = now.ci, .co = now.co, .ih = now.ih, .iw = now.iw, .oh = now.oh,
+		.ow = now.ow, .kh = now.kh, .kw = now.kw, .sh = now.sh, .sw = now.sw,
+		.dh = now.dh, .dw = now.dw, .pt = now.pt, .pl = now.pl,
+	};
+	const size_t nx = a.n * a.ci * a.ih * a.iw, ndy = a.n * a.co * a.oh * a.ow;
+	float *x = malloc(nx * sizeof(*x)), *dy = malloc(ndy * sizeof(*dy));
+	enum rlx_isa isa;
+
+	CHECK(x && dy);
+	kt_fill(x, nx, &seed);
+	kt_fill(dy, ndy, &seed);
+	a.x = x;
+	a.dy = dy;
+	for (isa = RLX_ISA_BASE; isa <= RLX_ISA_V4; isa++)
+		if (isa_runs(isa))
+			run_level_c(&a, isa);
+	free(x);
+	free(dy);
+}
+
+TEST(conv_wgrad_c_random)
+{
+	int i;
+
+	seed = rlx_test_seed();
+	for (i = 0; i < 120; i++) {
+		draw(5, 50, 12);
+		check_c();
+	}
+}
+
+/* Many images, in several parts, and those of which a piece has some rows or columns */
+TEST(conv_wgrad_c_parts)
+{
+	int i;
+
+	seed = rlx_test_seed();
+	for (i = 0; i < 12; i++) {
+		draw(i % 2 ? 40 : 1, i % 2 ? 70 : 12, i % 2 ? 10 : 40);
+		if (i % 4 == 0) {
+			now.ow = kt_pick(&seed, 100, 600);
+			now.iw = (now.ow - 1) * now.sw + (now.kw - 1) * now.dw + 1 - now.pl;
+		}
+		if (i % 6 == 0) {	/* pixels as one row */
+			now.kh = now.kw = now.sh = now.sw = 1;
+			now.pt = now.pl = 0;
+			now.ih = now.oh;
+			now.iw = now.ow;
+		}
+		check_c();
 	}
 }
 
