@@ -474,7 +474,8 @@ enum rlx_conv_i8_out {
  * are multiplied at once side by side. These are channels, or neighbouring taps in
  * width where that leaves fewer groups, as with few channels. Of one tap without padding
  * the planes of a group lie in panels, as conv_i8 reads them: so many pixels of each plane,
- * then the next ones of each.
+ * then the next ones of each. Others are gathered into panels by conv_i8, or are read where they
+ * lie, padding and all.
  */
 struct rlx_k_conv_i8 {
 	struct rlx_k_conv_nd shape;
@@ -495,6 +496,7 @@ struct rlx_k_conv_i8 {
 	size_t		taps;		/* of a group: 1, or @depth */
 	size_t		across;		/* groups in the kernel's width */
 	size_t		panels;		/* pixels of one, if x lies in panels; or 0 */
+	bool		in_place;	/* x is read so: pixels are all places of padded planes */
 	size_t		padded[3], step[3];	/* planes of groups, every so many pixels */
 	struct rlx_k_conv_nd grouped;	/* the same convolution over groups */
 };

@@ -331,28 +331,6 @@ static bool by_streams(const struct rlx_k_conv_nd *s)
 	       s->oc / s->groups <= OUTPUTS;
 }
 
-/* The call that brings the input to what conv_i8 reads; 0: it reads x. */
-uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
-{
-	struct rlx_k_conv_i8 *a;
-	uint32_t tmp;
-
-	if (by_streams(&plan->shape))
-		return 0;
-	a = rlx_lower_args(lo, sizeof(*a));
-	*a = *plan;
-	if (!rlx_conv_i8_init(cpu_isa(lo), a))
-		return 0;
-	tmp = rlx_lower_tmp(lo, rlx_conv_i8_xsize(a));
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_qconv_zero(lo, a);
-	rlx_lower_ref_tmp(lo, &a->y, tmp, 0);
-	rlx_lower_extent(lo, rlx_lower_out(lo, 0)->dim[0], NULL);
-	rlx_lower_call(lo, RLX_KERNEL_conv_i8_group, rlx_conv_i8_xunits(a),
-		       (double)rlx_type_count(rlx_lower_in(lo, 0)) / 4, 0);
-	return tmp;
-}
-
 /*
  * From how many output channels, terms, weights and pixels tiles gain on VNNI; of 126 shapes drawn
  * without a bound, those with few channels and few weights had 0.65 to 0.95 of its speed.
@@ -366,6 +344,36 @@ static bool fills_i8_tiles(const struct rlx_k_conv_nd *s)
 	       outputs * terms >= (pixels < 16 ? 16384 : outputs < 32 ? 6144 : 2048);
 }
 
+/* The level of this step. How its input lies depends on it. */
+static enum rlx_isa i8_level(struct rlx_lower *lo, const struct rlx_k_conv_nd *s)
+{
+	if (cpu_isa(lo) >= RLX_ISA_V4_AMX && !fills_i8_tiles(s))
+		((struct cpu_lower *)lo)->isa = RLX_ISA_V4X;
+	return cpu_isa(lo);
+}
+
+/* The call that brings the input to what conv_i8 reads; 0: it reads x. */
+uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
+{
+	struct rlx_k_conv_i8 *a;
+	uint32_t tmp;
+
+	if (by_streams(&plan->shape))
+		return 0;
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = *plan;
+	if (!rlx_conv_i8_init(i8_level(lo, &a->shape), a))
+		return 0;
+	tmp = rlx_lower_tmp(lo, rlx_conv_i8_xsize(a));
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_qconv_zero(lo, a);
+	rlx_lower_ref_tmp(lo, &a->y, tmp, 0);
+	rlx_lower_extent(lo, rlx_lower_out(lo, 0)->dim[0], NULL);
+	rlx_lower_call(lo, RLX_KERNEL_conv_i8_group, rlx_conv_i8_xunits(a),
+		       (double)rlx_type_count(rlx_lower_in(lo, 0)) / 4, 0);
+	return tmp;
+}
+
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
@@ -377,9 +385,7 @@ enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 				      (double)rlx_conv_i8_dw_cut(s).terms / 8,
 				      rlx_conv_i8_dw_scratch(s));
 	}
-	if (cpu_isa(lo) >= RLX_ISA_V4_AMX && !fills_i8_tiles(s))
-		((struct cpu_lower *)lo)->isa = RLX_ISA_V4X;	/* of this step */
-	if (!rlx_conv_i8_init(cpu_isa(lo), a))
+	if (!rlx_conv_i8_init(i8_level(lo, s), a))
 		return rlx_lower_unsupported(lo, "the 8-bit kernel does not take this shape");
 	if (pack_bytes(lo, a))
 		return lo->status;

@@ -22,6 +22,11 @@ rlx_k_fn RLX_K(conv_i8_group);
 #define C	RLX_VL
 #define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
 
+/* Does @a read its input where it lies? A level whose tiles cannot does not. */
+#ifndef I8_IN_PLACE
+#define I8_IN_PLACE(a)	false
+#endif
+
 #ifdef __clang__
 #define UNROLL	_Pragma("clang loop unroll(full)")
 #else
@@ -36,7 +41,8 @@ struct run {
 	uint32_t	terms;
 	int32_t		x_zero;		/* as the elements in panels have it */
 	bool		sum_x;		/* some weight's zero point needs xsum */
-	struct unit_segs segs;
+	bool		bytes;		/* they are stored, and all scales are numbers */
+	struct unit_segs segs;		/* of the input; in place: of the output, as @in */
 	struct pass	pass;
 };
 
@@ -49,6 +55,9 @@ struct i8_tile {
 	int32_t		*y;
 	size_t		n, rows, k;
 	bool		acc;
+	const struct alike *runs;	/* the groups, from @x on, @apart elements apart */
+	size_t		nrun, apart;
+	struct alike	one;		/* of a panel */
 };
 
 static size_t tile_at(size_t rows, size_t row, size_t k);
@@ -156,35 +165,76 @@ static void sum_add(const struct run *r, size_t panel, const int32_t *groups, in
 	int32_t *sum = r->xsum + panel * PANEL;
 
 	for (size_t i = 0; i < PANEL; i += C)
-		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i), vi_set1(ones)));
+		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_loadu(groups + i), vi_set1(ones)));
 }
 
-/* What one tap reads of one plane @x of groups; up to a vector beyond the row is written. */
-static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size_t n, size_t step)
+/* Neighbouring groups of planes @plane elements apart, to rows of a panel. */
+struct fill {
+	int32_t		*dst;
+	const int32_t	*x;
+	size_t		planes, plane, len;
+};
+
+/* Up to a vector beyond the last is written; but with @room no more than that. */
+RLX_INLINE void fill_rows(const struct fill *f, const size_t step, const size_t room)
 {
-	size_t i;
+	const struct fill by = *f;
+	const int32_t *x = by.x;
+	int32_t *d = by.dst;
+	size_t i, p;
 
-	for (; n--; g++) {
-		const int32_t *s = x + g->in;
-		int32_t *d = dst + g->at;
+	for (p = 0; p < by.planes; p++, x += by.plane, d += PANEL)
+		for (i = 0; i < by.len; i += C) {
+			vi v = step == 1 ? vi_loadu(x + i) : vi_evens(x + 2 * i);
 
-		if (step == 1)
-			for (i = 0; i < g->len; i += C)
-				vi_storeu(d + i, vi_loadu(s + i));
-		else if (step == 2)
-			for (i = 0; i < g->len; i += C)
-				vi_storeu(d + i, vi_evens(s + 2 * i));
-		else
-			for (i = 0; i < g->len; i++, s += step)
-				d[i] = *s;
-	}
+			if (room && i + C > room)
+				vi_storen(d + i, v, room - i);
+			else
+				vi_storeu(d + i, v);
+		}
+}
+
+/*
+ * What one tap reads of some planes for one segment. Those before it in the panel may have written
+ * over where it is; what follows its rows has been written.
+ */
+static void seg_fill(const struct fill *f, size_t step, size_t room)
+{
+	const bool fits = (f->len + C - 1) / C * C <= room;
+	size_t i, p;
+
+	if (step == 1 && fits)
+		fill_rows(f, 1, 0);
+	else if (step == 1)
+		fill_rows(f, 1, room);
+	else if (step == 2)
+		fill_rows(f, 2, room);
+	else
+		for (p = 0; p < f->planes; p++)
+			for (i = 0; i < f->len; i++)
+				f->dst[p * PANEL + i] = f->x[p * f->plane + i * step];
+}
+
+/* Where tile_run() finds what the pass reads of a panel. */
+static void tile_reads(const struct run *r, struct i8_tile *t)
+{
+	t->one = (struct alike){ .n = r->pass.n };
+	t->runs = I8_IN_PLACE(r->a) ? r->pass.runs : &t->one;
+	t->nrun = I8_IN_PLACE(r->a) ? r->pass.nrun : 1;
+	t->apart = I8_IN_PLACE(r->a) ? r->walk.a->x_n / r->walk.a->ic : PANEL;
 }
 
 /* Add what the pass reads of a panel that need not be gathered to the sums of the inputs. */
 static void panel_sum(const struct run *r, const int32_t *x, size_t panel)
 {
-	for (size_t i = 0; i < r->pass.n; i++, x += PANEL)
-		sum_add(r, panel, x, 0x01010101);
+	struct i8_tile t;
+	size_t k, i;
+
+	tile_reads(r, &t);
+	for (k = 0; k < t.nrun; k++)
+		for (i = 0; i < t.runs[k].n; i++)
+			sum_add(r, panel, x + t.runs[k].off + (t.runs[k].ci + i) * t.apart,
+				0x01010101);
 }
 
 /* Gather the pass's terms for the pixels of one panel. */
@@ -194,18 +244,21 @@ static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
 	const size_t *first = r->segs.first + panel;
 	size_t plane = a->in[0] * a->in[1] * a->in[2], i;
-	size_t nseg = first[1] - first[0];
 	const int32_t *x = (const int32_t *)r->a->x + u->n * a->x_n +
 			   u->g * r->walk.icg * plane;
 	int32_t *dst = r->panel + panel * PANEL * KC;
 
-	for (; t < end; t++)
-		for (i = 0; i < t->n; i++, dst += PANEL) {
-			plane_fill(dst, x + (t->ci + i) * plane + t->off, r->segs.s + first[0],
-				   nseg, a->s[2]);
+	for (; t < end; t++) {
+		for (i = first[0]; i < first[1]; i++) {
+			const struct seg *g = &r->segs.s[i];
+
+			seg_fill(&(struct fill){ dst + g->at, x + t->ci * plane + t->off + g->in,
+						 t->n, plane, g->len }, a->s[2], PANEL - g->at);
+		}
+		for (i = 0; i < t->n; i++, dst += PANEL)
 			if (r->sum_x)
 				sum_add(r, panel, dst, ones_of(r->a, t->tap));
-		}
+	}
 }
 
 /* Of pairs there is little to it, which in line would be copied. */
@@ -232,36 +285,103 @@ FINISH_INLINE void finish_get(const struct run *r, size_t oc, struct finish *f)
 	}
 }
 
-/* Results of @rows channels, from element @to on. */
-RLX_INLINE void rows_store(const struct run *r, struct sums s, const struct finish *f, size_t rows,
-			   size_t to, const bool wz)
+/* Pixels [0, s->pixels) of one channel, from element @to on. */
+RLX_INLINE void row_store(const struct rlx_k_conv_i8 *a, const struct sums *s,
+			  const struct finish *f, size_t to, const bool wz)
 {
-	const struct rlx_k_conv_i8 *a = r->a;
 	const struct bounds q = bounds_of(a);
 
-	for (size_t o = 0; o < rows; o++, s.s += PANEL, to += r->plane) {
-		if (a->out == RLX_CONV_I32)
-			store_ints(&s, &f[o], (int32_t *)a->y + to);
-		else
-			store_bytes(&s, &f[o], &q, (uint8_t *)a->y + to, wz);
+	if (a->out == RLX_CONV_I32)
+		store_ints(s, f, (int32_t *)a->y + to);
+	else
+		store_bytes(s, f, &q, (uint8_t *)a->y + to, wz);
+}
+
+static __attribute__((noinline)) void segs_store(const struct rlx_k_conv_i8 *a,
+						 const struct sums *s, const struct finish *f,
+						 const struct stored *p, size_t to)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct sums part = sums_from(s, p->g[i].at, p->g[i].len);
+
+		row_store(a, &part, f, to + p->g[i].in, DEPTH == 4);
 	}
+}
+
+#if defined(RLX_V512)
+#define IS_V512	true
+#else
+#define IS_V512	false
+#endif
+
+RLX_INLINE void panel_rows(const struct run *r, struct sums s, const struct finish *f,
+			   const struct stored *p, const bool wz)
+{
+	size_t o, to = p->to;
+
+#if defined(RLX_V512)
+	if (r->bytes && p->n == 1 && p->g->len == PANEL) {
+		panel_bytes(r->a, s, f, p, wz, true);
+		return;
+	}
+	if (r->bytes) {
+		panel_bytes(r->a, s, f, p, wz, false);
+		return;
+	}
+#endif
+	for (o = 0; o < p->rows; o++, s.s += PANEL, to += p->plane)
+		if (IS_V512 || I8_IN_PLACE(r->a))	/* of few, so out of line */
+			segs_store(r->a, &s, &f[o], p, to);
+		else
+			row_store(r->a, &s, &f[o], to + p->g->in, wz);
 }
 
 /*
  * What the last pass gave of panel @p, from channel @oc on. Its pixels lie side by side, whatever
- * rows they are of.
+ * rows they are of; but where x is read in place, by segments.
  */
 static void panel_store(const struct run *r, const struct unit *u, const struct i8_tile *t,
 			size_t p, size_t oc, const struct finish *f)
 {
 	const size_t left = u->pixels - p * PANEL;
-	const struct sums s = { t->y, r->xsum + p * PANEL, PANEL, left < PANEL ? left : PANEL };
-	const size_t to = u->n * r->walk.a->y_n + oc * r->plane + u->pixel + p * PANEL;
+	const struct seg all = { 0, left < PANEL ? left : PANEL, u->pixel + p * PANEL };
+	const struct sums s = { t->y, r->xsum + p * PANEL, PANEL, all.len };
+	const size_t *first = r->segs.first + p;
+	struct stored g = { &all, 1, t->rows, r->plane, u->n * r->walk.a->y_n + oc * r->plane };
 
+	if (I8_IN_PLACE(r->a)) {
+		g.g = r->segs.s + first[0];
+		g.n = first[1] - first[0];
+	}
 	if (DEPTH == 4 && r->sum_x)
-		rows_store(r, s, f, t->rows, to, true);
+		panel_rows(r, s, f, &g, true);
 	else
-		rows_store(r, s, f, t->rows, to, false);
+		panel_rows(r, s, f, &g, false);
+}
+
+/* Of the places of a unit those that are pixels of the output, cut where a row or a panel ends. */
+static void places_get(const struct run *r, const struct unit *u, struct unit_segs *q)
+{
+	const struct rlx_k_conv_nd *g = r->walk.a, *s = &r->a->shape;
+	size_t p, at, n, len, x, y, z;
+
+	for (n = p = 0; p * PANEL < u->pixels; p++) {
+		const size_t end = u->pixels - p * PANEL < PANEL ? u->pixels - p * PANEL : PANEL;
+
+		q->first[p] = n;
+		for (at = 0; at < end; at += len) {
+			x = (u->pixel + p * PANEL + at) % g->in[2];
+			y = (u->pixel + p * PANEL + at) / g->in[2] % g->in[1];
+			z = (u->pixel + p * PANEL + at) / g->in[2] / g->in[1];
+			len = x < s->out[2] ? s->out[2] - x : g->in[2] - x;
+			len = len < end - at ? len : end - at;
+			if (x < s->out[2] && y < s->out[1])
+				q->s[n++] = (struct seg){
+					at, len, (z * s->out[1] + y) * s->out[2] + x };
+		}
+	}
+	q->first[p] = n;
+	q->panels = p;
 }
 
 /* The groups of panel @p from @first on. */
@@ -269,6 +389,9 @@ static const int32_t *panel_at(const struct run *r, const struct unit *u, size_t
 {
 	const struct rlx_k_conv_nd *g = r->walk.a;
 
+	if (I8_IN_PLACE(r->a))
+		return (const int32_t *)r->a->x + u->n * g->x_n +
+		       u->g * r->walk.icg * (g->x_n / g->ic) + u->pixel + p * PANEL;
 	if (DEPTH < 4 || !r->a->panels)
 		return r->panel + p * PANEL * KC;
 	return (const int32_t *)r->a->x + u->n * g->x_n + u->g * r->walk.icg * (g->x_n / g->ic) +
@@ -282,6 +405,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first, bo
 	struct finish f[RLX_CONV_I8_TILE_ROWS];
 	size_t i, p, o;
 
+	tile_reads(r, &t);
 	for (i = 0; i < u->tiles; i++) {
 		size_t row = conv_tile_first(r->walk.a, u->tile + i);
 		size_t rows = conv_tile_first(r->walk.a, u->tile + i + 1) - row;
@@ -306,6 +430,20 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first, bo
 	}
 }
 
+/* Are there scales, none of them infinite or NaN? */
+static bool scaled_by_numbers(const struct rlx_k_conv_i8 *a)
+{
+	const uint32_t exponent = 0x7f800000;
+	uint32_t most = 0, bits;
+	size_t i;
+
+	for (i = 0; a->out != RLX_CONV_I32 && i < a->shape.oc; i++) {
+		memcpy(&bits, &a->scale[i], sizeof(bits));
+		most = most > (bits & exponent) ? most : bits & exponent;
+	}
+	return a->out != RLX_CONV_I32 && most < exponent;
+}
+
 /* The zero point, as the elements in groups have it. */
 static int32_t x_zero(const struct rlx_k_conv_i8 *a)
 {
@@ -322,8 +460,9 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 	r.a = a;
 	r.walk = walk_of(g);
 	r.x_zero = x_zero(a);
+	r.bytes = scaled_by_numbers(a);
 	r.sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed);
-	r.plane = g->out[0] * g->out[1] * g->out[2];
+	r.plane = a->shape.out[0] * a->shape.out[1] * a->shape.out[2];
 	r.terms = (uint32_t)(a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
 			     a->shape.k[2]);
 	r.panel = scratch;
@@ -335,12 +474,14 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 
 		unit_get(&r.walk, i, &u);
 		memset(r.xsum, 0, g->pixels * sizeof(*r.xsum));
-		if (!a->panels)
+		if (I8_IN_PLACE(a))
+			places_get(&r, &u, &r.segs);
+		else if (!a->panels)
 			unit_segs_get(&r.walk, &u, &r.segs);
-		for (first = 0; t.tap < r.walk.taps; first += KC) {
-			pass_get(&r.pass, &t, &r.walk);
+		for (first = 0; t.tap < r.walk.taps; first += r.pass.n) {
+			pass_get(&r.pass, &t, &r.walk, I8_IN_PLACE(a) ? a->groups : KC);
 			for (p = 0; p * PANEL < u.pixels; p++)
-				if (DEPTH < 4 || !a->panels)
+				if (DEPTH < 4 || !(a->panels || I8_IN_PLACE(a)))
 					panel_fill(&r, &u, p);
 				else if (r.sum_x)
 					panel_sum(&r, panel_at(&r, &u, p, first), p);
@@ -596,9 +737,13 @@ static void group_at(const struct rlx_k_conv_i8 *a, size_t k, ptrdiff_t at[DEPTH
 	}
 }
 
-/* A group of output channel @oc, whose weights begin at @w, from where @at says; their sum. */
-static int32_t group_pack(const struct rlx_k_conv_i8 *a, size_t oc, const void *w,
-			  const ptrdiff_t at[DEPTH], i8_elem *d)
+/*
+ * A group of output channel @oc, whose weights begin at @w, from where @at says; their sum. In line
+ * it would be unrolled.
+ */
+static __attribute__((noinline)) int32_t group_pack(const struct rlx_k_conv_i8 *a, size_t oc,
+						    const void *w, const ptrdiff_t at[DEPTH],
+						    i8_elem *d)
 {
 	const int32_t zero = DEPTH != 4 ? a->w_zero ? a->w_zero[oc] : 0 : a->w_signed ? 0 : 128;
 	int32_t sum = 0, v;

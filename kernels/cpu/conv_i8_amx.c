@@ -26,10 +26,11 @@ RLX_INLINE vi i8_dot(vi acc, vi x, vi w)
 #endif
 
 #define I8_OWN_TILES
+#define I8_IN_PLACE(a)	((a)->in_place)
 #define PANEL	32
 #include "kernels/cpu/conv_i8.h"
 
-enum { STEP = RLX_CONV_I8_STEP, PITCH = PANEL * 4 };
+enum { STEP = RLX_CONV_I8_STEP, PITCH = PANEL * 4 };	/* of sums */
 
 /* Of the @k-th group of channel @row, in a tile of @rows: a step of each channel, then the next. */
 static size_t tile_at(size_t rows, size_t row, size_t k)
@@ -60,16 +61,19 @@ static void tiles_shape(size_t rows)
 
 RLX_INLINE void tile_of(const struct i8_tile *t, const int na, const int k)
 {
-	const size_t first = first_rows(t->rows), steps = (t->n + STEP - 1) / STEP;
+	const size_t first = first_rows(t->rows), apart = t->apart;
 	const size_t right = TILE_COLSB;	/* to the second half of a panel */
 	char *y = (char *)t->y, *second = y + first * PITCH;
-	const int32_t *w = t->w, *x = t->x;
+	const struct alike *run = t->runs, *end = run + t->nrun;
+	const int32_t *w = t->w, *x;
 	size_t i;
 
 	tile_grid_load(t->acc ? y : NULL, second, right, PITCH, na, k);
-	for (i = 0; i < steps; i++, w += t->rows * STEP, x += STEP * PANEL)
-		TILE_GRID_STEP(TILE_DP_SU8, na, k, w, w + first * STEP, TILE_COLSB, x,
-			       x + PANEL / 2, PITCH);
+	for (; run < end; run++)
+		for (x = t->x + run->off + run->ci * apart, i = 0; i < run->n;
+		     i += STEP, w += t->rows * STEP, x += STEP * apart)
+			TILE_GRID_STEP(TILE_DP_SU8, na, k, w, w + first * STEP, TILE_COLSB, x,
+				       x + PANEL / 2, apart * 4);
 	tile_grid_store(y, second, right, PITCH, na, k);
 }
 

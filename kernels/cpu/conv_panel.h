@@ -115,19 +115,20 @@ struct alike {
 	size_t		tap, ci, n, off;
 };
 
-/* The terms of one pass, at most KC, in runs of the same tap. */
+/* The terms of one pass, in runs of the same tap. */
 struct pass {
 	struct alike	runs[RLX_CONV_ND_KC];
 	size_t		nrun, n;
 };
 
-static inline void pass_get(struct pass *p, struct terms *t, const struct walk *r)
+/* @most terms, of KC taps. */
+static inline void pass_get(struct pass *p, struct terms *t, const struct walk *r, size_t most)
 {
 	p->n = p->nrun = 0;
-	while (t->tap < r->taps && p->n < KC) {
+	while (t->tap < r->taps && p->n < most && p->nrun < KC) {
 		struct alike *a = &p->runs[p->nrun++];
 
-		*a = (struct alike){ t->tap, t->ci, KC - p->n, tap_get(r, t->tap) };
+		*a = (struct alike){ t->tap, t->ci, most - p->n, tap_get(r, t->tap) };
 		a->n = r->icg - t->ci < a->n ? r->icg - t->ci : a->n;
 		p->n += a->n;
 		t->ci += a->n;

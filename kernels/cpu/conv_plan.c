@@ -585,6 +585,30 @@ static bool i8_in_panels(const struct rlx_k_conv_i8 *a)
 	return i == 3;
 }
 
+/*
+ * Tiles of AMX read pixels that follow one another, of groups that are as far apart as planes,
+ * where a step's groups have one tap. Their places are those of the padded input, so that some,
+ * at the ends of rows, are of no pixel: an eighth of panels more takes less than gathering does.
+ */
+static bool i8_in_place(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
+{
+	struct rlx_k_conv_nd *g = &a->grouped;
+	size_t pixels = g->out[0] * g->out[1] * g->out[2], panel = PAIR * g->c, places, i;
+
+	for (i = 0; i < 3 && g->s[i] == 1; i++)
+		;
+	places = ((g->out[0] - 1) * g->in[1] + g->out[1] - 1) * g->in[2] + g->out[2];
+	if (isa < RLX_ISA_V4_AMX || i < 3 || a->taps > 1 || a->panels ||
+	    g->ic / g->groups % RLX_CONV_I8_STEP ||
+	    8 * ceil_div(places, panel) > 9 * ceil_div(pixels, panel))
+		return false;
+	/* an odd number of lines: a step's groups are in as many sets of a cache */
+	g->x_n = g->ic * (ceil_div(g->in[0] * g->in[1] * g->in[2], 16) | 1) * 16;
+	g->out[0] = g->out[1] = 1;
+	g->out[2] = places;
+	return true;
+}
+
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
@@ -617,7 +641,11 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	a->panels = i8_in_panels(a) ? PAIR * g->c : 0;
 	g->x_n = g->ic * (a->panels ? ceil_div(all, a->panels) * a->panels :
 			  g->in[0] * g->in[1] * g->in[2]);
-	merge_rows(g);
+	a->in_place = i8_in_place(isa, a);
+	if (a->in_place)
+		all = g->out[2];
+	else
+		merge_rows(g);
 	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
 	g->across = g->fold = 1;
 	/* fewer pixels while units are few: channels cut into more of them gather pixels again */
@@ -641,8 +669,8 @@ size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *g = &a->grouped;
 
-	/* a vector between the panels and the sums may be written */
-	return (g->pixels * (RLX_CONV_ND_KC + g->rows + 1) + g->c) * sizeof(int32_t);
+	/* a vector between the panels and the sums may be written, and one behind all read */
+	return (g->pixels * (RLX_CONV_ND_KC + g->rows + 1) + 2 * g->c) * sizeof(int32_t);
 }
 
 size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a)
