@@ -207,6 +207,8 @@ static void seg_fill(const struct fill *f, size_t step, size_t room)
 		fill_rows(f, 1, 0);
 	else if (step == 1)
 		fill_rows(f, 1, room);
+	else if (step == 2 && fits)
+		fill_rows(f, 2, 0);
 	else if (step == 2)
 		fill_rows(f, 2, room);
 	else
@@ -433,15 +435,12 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first, bo
 /* Are there scales, none of them infinite or NaN? */
 static bool scaled_by_numbers(const struct rlx_k_conv_i8 *a)
 {
-	const uint32_t exponent = 0x7f800000;
-	uint32_t most = 0, bits;
 	size_t i;
 
-	for (i = 0; a->out != RLX_CONV_I32 && i < a->shape.oc; i++) {
-		memcpy(&bits, &a->scale[i], sizeof(bits));
-		most = most > (bits & exponent) ? most : bits & exponent;
-	}
-	return a->out != RLX_CONV_I32 && most < exponent;
+	for (i = 0; a->out != RLX_CONV_I32 && i < a->shape.oc; i++)
+		if (!isfinite(a->scale[i]))
+			return false;
+	return a->out != RLX_CONV_I32;
 }
 
 /* The zero point, as the elements in groups have it. */
@@ -759,8 +758,9 @@ static __attribute__((noinline)) int32_t group_pack(const struct rlx_k_conv_i8 *
 	return sum;
 }
 
-void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
-			 void *scratch)
+/* Small (cold): its time is group_pack()'s. */
+__attribute__((cold)) void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
+					       void *scratch)
 {
 	const struct rlx_k_conv_i8_pack *pk = args;
 	const struct rlx_k_conv_i8 *a = pk->conv;
