@@ -76,6 +76,8 @@ struct gd {
 	char			*panel;
 	const char		*tail;		/* of the panel at hand */
 	size_t			skip;		/* to that of the next */
+	const char		*next;		/* what is read after it, or NULL */
+	size_t			next_size;
 	size_t			lda;		/* bytes */
 	bool			plain;		/* sums go to C as they are */
 	const void		*bias;		/* that sums did not start from */
@@ -219,6 +221,7 @@ static void gd_parts(struct gt *t, size_t part, size_t mr, size_t nr,
 			break;
 		t->a += part * sizeof(GT_A);
 		t->b += part * t->ldb;
+		t->ahead += GT_AHEAD(GT_MR) ? part * t->ahead_step : 0;
 		t->c = sums;
 		t->ldc = nr;
 		t->init = NULL;
@@ -227,6 +230,25 @@ static void gd_parts(struct gt *t, size_t part, size_t mr, size_t nr,
 	t->b = b;
 	t->ldc = ldc;
 	t->init = init;
+}
+
+/*
+ * Tile @j of the block fetches what of the next panel follows the part of the tile before:
+ * else the first rows of the block would wait for all of it. One alone fetches its own.
+ */
+static inline void gd_ahead(const struct gd *d, struct gt *t, size_t j, size_t tiles)
+{
+	const size_t at = j * t->k * 64;
+
+	if (!GT_AHEAD(GT_MR))
+		return;
+	if (tiles > 1 && d->next) {
+		t->ahead = at < d->next_size ? d->next + at : t->b;
+		t->ahead_step = at < d->next_size ? 64 : 0;
+	} else {
+		t->ahead = t->b + 16 * t->ldb;
+		t->ahead_step = t->ldb;
+	}
 }
 
 /* Does one vector hold all columns of a panel that has so many? */
@@ -264,6 +286,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		t->a = d->a + i * d->lda;
 		t->c = plain ? (GT_T *)d->c + (d->row + i) * g->ldc + col :
 		       d->tile;
+		gd_ahead(d, t, j, tiles);
 		if (d->part < t->k)
 			gd_parts(t, d->part, mr, nr, run[mr]);
 		else
@@ -296,6 +319,7 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 		}
 #endif
 		t.ldb = GD_BROW;
+		d->next = NULL;
 #ifdef GD_WIDEN
 		if (g->b_form == RLX_B_PACKED && g->b_type != RLX_F32) {
 			gd_widen(g, d->b + panel * k * GD_WIDEN, d->panel);
@@ -306,6 +330,9 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 			t.b = d->b + panel * size;
 			if (d->rows <= GT_FLAT_MR && end - panel > 1)
 				step = 2;
+			if (end - panel > step)
+				d->next = t.b + step * size;
+			d->next_size = size;
 		} else if (cols >= GD_NR && gd_direct_b(g, d->rows)) {
 			t.b = d->b + col * gd_b_size(g);
 			t.ldb = g->ldb * gd_b_size(g);

@@ -26,6 +26,8 @@
 #ifndef GT_FLAT_MR
 #define GT_FLAT_MR	3
 #endif
+/* Has a tile enough rows to hide that it fetches a line of 64 bytes at each step? */
+#define GT_AHEAD(mr)	((mr) > 8 || (GT_MR == 6 && (mr) > 4 && GT_NV * GT_BV == 64))
 
 /*
  * @a, @lda: first row, bytes between rows
@@ -34,10 +36,12 @@
  * @c, @ldc: results, elements between rows; whole vectors are written
  * @init:    one row of values the sums start from, or NULL for 0
  * @k:       groups
+ * @ahead:   what is read after this, maybe by other tiles, and fetched into the second-level
+ *           cache on the way, @ahead_step bytes for each group
  */
 struct gt {
-	const char	*a, *b;
-	size_t		lda, ldb, skip, k;
+	const char	*a, *b, *ahead;
+	size_t		lda, ldb, skip, k, ahead_step;
 	GT_T		*c;
 	size_t		ldc;
 	const GT_T	*init;
@@ -51,8 +55,8 @@ struct gt {
 RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 {
 	GT_V acc[GT_MR][GT_NV * 2];
-	const char *a[(GT_MR + 3) / 4], *b = t->b;
-	size_t lda = t->lda, lda3 = 3 * lda, k;
+	const char *a[(GT_MR + 3) / 4], *b = t->b, *ahead = t->ahead;
+	size_t lda = t->lda, lda3 = 3 * lda, ahead_step = t->ahead_step, k;
 	int i, j;
 
 	RLX_UNROLL
@@ -75,6 +79,10 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 			RLX_UNROLL
 			for (j = 0; j < nv * (int)GT_BV; j += 64)
 				__builtin_prefetch(b + 16 * t->ldb + j);
+		}
+		if (nv == GT_NV && GT_AHEAD(mr)) {
+			__builtin_prefetch(ahead, 0, 2);
+			ahead += ahead_step;
 		}
 		RLX_UNROLL
 		for (j = 0; j < nv; j++)
