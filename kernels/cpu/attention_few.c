@@ -93,7 +93,7 @@ static float soften(struct few *f, int64_t r, float *s, size_t n)
 	f->max[r] = max;
 	for (size_t j = 0; j < n; j += RLX_WL)
 		RLX_EACH_WIDE(w) {
-			vf x = vf_exp(vf_loadu(s + j + w * RLX_VL) - safe);
+			vf x = vf_exp_weight(vf_loadu(s + j + w * RLX_VL) - safe);
 
 			vf_storeu(s + j + w * RLX_VL, x);
 			sum.v[w] += x;

@@ -177,10 +177,10 @@ RLX_INLINE void soften(const struct att_block *t, const struct att_tile *k,
 		}
 		/* a query that has seen nothing yet: no inf - inf */
 		safe = vf_sel(vf_eq(m, vf_set1(-INFINITY)), vf_zero(), m);
-		st->fix[c] = vf_exp(st->max[c] - safe);
+		st->fix[c] = vf_exp_neg(st->max[c] - safe);
 		st->max[c] = m;
 		for (size_t j = 0; j < k->n; j++) {
-			vf x = vf_exp(vf_loadu(s + j * width) - safe);
+			vf x = vf_exp_weight(vf_loadu(s + j * width) - safe);
 
 			vf_storeu(s + j * width, x);
 			sum += x;

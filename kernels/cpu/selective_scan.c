@@ -57,7 +57,7 @@ static void channels(const struct rlx_k_selective_scan *a, int64_t batch, int64_
 
 			if (a->softplus)
 				delta = vf_max(delta, vf_zero()) +
-					vf_log1p(vf_exp(-vf_abs(delta)));
+					vf_log1p(vf_exp_neg(-vf_abs(delta)));
 			y = step(a, row, ht + l, at + l, delta, x);
 			if (ds)
 				y = vf_fma(vf_loadn(ds + from + l, k), x, y);

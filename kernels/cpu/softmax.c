@@ -17,7 +17,7 @@ RLX_INLINE vw exp_of(vw x, vw m)
 {
 	x = vw_sub(x, m);
 	RLX_EACH_WIDE(w)
-		x.v[w] = vf_exp(x.v[w]);
+		x.v[w] = vf_exp_weight(x.v[w]);
 	return x;
 }
 
@@ -130,7 +130,7 @@ static void block(float *b, size_t n, bool log)
 		for (float *q = p; q < end; q += RLX_K_SOFTMAX_COLS)
 			m = vf_max(vf_loadu(q), m);
 		for (float *q = p; q < end; q += RLX_K_SOFTMAX_COLS) {
-			v = vf_exp(vf_loadu(q) - m);
+			v = vf_exp_weight(vf_loadu(q) - m);
 			part += v;
 			if (!log)
 				vf_storeu(q, v);

@@ -75,8 +75,8 @@ RLX_INLINE vf vf_exp_reduce(vf x, vf *n)
 	return vf_fnma(*n, vf_set1(0x1.7f7d1cp-20f), x);
 }
 
-/* e^x for x <= 89.5: 1 ulp; denormal results included */
-RLX_INLINE vf vf_exp_neg(vf x)
+/* e^x for x <= 89.5, or 0 where x < @least: 1 ulp; denormal results included */
+RLX_INLINE vf vf_exp_above(vf x, const float least)
 {
 	vf n, r = vf_exp_reduce(vf_max(vf_set1(-105.0f), x), &n), p;
 
@@ -85,13 +85,29 @@ RLX_INLINE vf vf_exp_neg(vf x)
 	p = RLX_H(p, r, 0x1.55548cp-3f);
 	p = RLX_H(p, r, 0x1.fffffcp-2f);
 	p = vf_fma(p * r, r, r) + 1.0f;
+	if (least > -1e30f)
+		p = vf_sel(vf_lt(x, vf_set1(least)), vf_zero(), p);
 	return vf_scale2(p, n);
+}
+
+RLX_INLINE vf vf_exp_neg(vf x)
+{
+	return vf_exp_above(x, -1e30f);
+}
+
+/*
+ * The same for x of which many may be below -104, whose power is 0: where a mask or a decay
+ * asks for those, each underflow would take processors some hundred cycles.
+ */
+RLX_INLINE vf vf_exp_weight(vf x)
+{
+	return vf_exp_above(x, -104.0f);
 }
 
 /* 1 ulp; denormal results included */
 RLX_INLINE vf vf_exp(vf x)
 {
-	return vf_exp_neg(vf_min(vf_set1(89.5f), x));
+	return vf_exp_weight(vf_min(vf_set1(89.5f), x));
 }
 
 /* e^x - 1 for |x| < 88; 2 ulp */
