@@ -25,11 +25,14 @@
 
 #define GD_AGROUP	sizeof(float)
 
-/* Rows a multiple of 2 KiB apart compete for one or two first-level sets. */
+/*
+ * Rows a multiple of 2 KiB apart compete for one or two first-level sets, which tiles of many
+ * panels meet again and again; a few do not repay a copy.
+ */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
 	return !g->trans_a && g->a_type == RLX_F32 &&
-	       (rows <= 6 || g->lda * sizeof(float) % 2048);
+	       (rows <= 6 || g->lda * sizeof(float) % 2048 || g->n <= 8 * GD_NR);
 }
 
 /* Reading B's rows in place costs less than a copy that serves two tiles. */
