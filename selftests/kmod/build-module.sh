@@ -55,7 +55,9 @@ done
 find "$out/src" -xtype l -delete
 cd - >/dev/null
 
-# Debian's headers call ccache only when asked to.
+# Debian's headers call ccache only when asked to. By the files that the compiler says it read it
+# need not run the preprocessor as well, which is a third of what compiling takes here.
+export CCACHE_DEPEND=1
 command -v ccache >/dev/null && vars="$vars DEBIAN_KERNEL_USE_CCACHE=1"
 
 # KASAN's red zones make frames larger than they are elsewhere. Of KCSAN's reports one
