@@ -25,6 +25,9 @@ clang_has="-mstack-alignment=8 -Wno-unknown-warning-option -Wimplicit-fallthroug
 clang_has="$clang_has -Wno-ignored-optimization-argument -Qunused-arguments -Wno-gnu"
 clang_has="$clang_has -Wno-duplicate-decl-specifier"
 
+# What nobody loads needs nothing for debuggers, which takes a tenth of the time.
+lean="KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES="
+
 # Nothing was said; or the one thing that was wanted.
 silent() { cat "$1"; [ ! -s "$1" ]; }
 says() { cat "$1"; grep -q -- "$2" "$1" || fail "wanted: $2"; }
@@ -78,13 +81,18 @@ check_kernel()
 	case $k in
 	6.1|6.12) ;;
 	*)	o=$BUILD/kmod/$k
-		build "$k" kmod "$o" RLX_TESTING=1
+		words=$lean
+		[ ! -f "$BUILD/kernels/$k/vmlinuz" ] || words=''	# a guest does
+		# shellcheck disable=SC2086 # words
+		build "$k" kmod "$o" RLX_TESTING=1 $words
 		check "$k:gcc" silent "$o.log"
 		return ;;
 	esac
-	build "$k" kmod "$o"
+	# shellcheck disable=SC2086 # words
+	build "$k" kmod "$o" $lean
 	check "$k:gcc" silent "$o.log"
-	build "$k" kmod "$o" C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
+	# shellcheck disable=SC2086 # words
+	build "$k" kmod "$o" $lean C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
 	check "$k:sparse" silent "$o.log"
 	run_clang "$k" kmod "$o"
 	check "$k:clang" silent "$o.log"
