@@ -61,9 +61,9 @@ LEVEL_OPT_base := -O2
 $(foreach k,attention attention_few attention_many conv_act conv_bf16_plan conv_c conv_dw \
 		conv_i8 conv_i8_dw conv_nd conv_plan conv_taps conv_taps_pad conv_tile \
 		conv_wgrad_c conv_wgrad_plan conv_wino copy_plan det ew gemm_bf16 gemm_blocks \
-		gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq linalg linalg_mat \
-		linalg_qr lookup norm norm_grad pool_f64 pool_i64 pool_u64 quant rnn rnn_f64 \
-		rope softmax sortk,\
+		gemm_epi gemm_f16 gemm_f32 gemm_f64 gemm_i8 gemm_wq linalg linalg_eigh \
+		linalg_mat linalg_qr linalg_svd lookup norm norm_grad pool_f64 pool_i64 pool_u64 \
+		quant rnn rnn_f64 rope softmax sortk,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3
